@@ -1,0 +1,127 @@
+"""The words of the gateway as values: keys, fingerprints, leases, records, responses.
+
+Everything here is frozen and knows no clock and no I/O. `design` terms are used as they stand in SQL, metrics and docs:
+a *record* is the row for (scope, key); a *lease* is the executor's time-limited ownership of it.
+"""
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from uuid import UUID
+
+Headers = tuple[tuple[bytes, bytes], ...]
+"""Field lines in wire order, names and values exactly as received (RFC 9110 section 5.3: order is significant)."""
+
+RESPONSE_SCHEMA_VERSION = 1
+
+
+class Status(enum.StrEnum):
+    """The four states of a record. Their transitions are listed in `gateway.core.decision`."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED_RETRYABLE = "failed_retryable"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """Where a record lives: a key inside a scope. `scope_id` comes from `gateway.core.scope`, `key` from `gateway.core.key`."""
+
+    scope_id: str
+    key: str
+
+    def lookup_digest(self) -> bytes:
+        """32 bytes that name this record in Redis and in logs' digests; injective, since the scope is length-prefixed."""
+        scope = self.scope_id.encode()
+        return hashlib.sha256(b"idempotency-gateway/lookup/1\0%d:%b" % (len(scope), scope) + self.key.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a request means. `policy` is the digest of the fingerprint policy text that it was computed under."""
+
+    version: int
+    policy: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """An upstream's answer as it is kept and replayed.
+
+    `body` is None when it was not kept (over the route's cap, or it could not be stored); `body_length` and
+    `body_digest` (SHA-256) describe the full body even then.
+    """
+
+    status: int
+    reason: bytes
+    headers: Headers
+    body: bytes | None
+    body_length: int
+    body_digest: bytes
+
+    def without_body(self) -> "StoredResponse":
+        return StoredResponse(self.status, self.reason, self.headers, None, self.body_length, self.body_digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as a store found it. `lease_live` and `expired` are facts on the store's clock, not on ours.
+
+    `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such instant.
+    `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire.
+    """
+
+    key: RecordKey
+    record_id: UUID
+    version: int
+    status: Status
+    fingerprint: Fingerprint
+    owner: bytes
+    attempt: int
+    request_id: str
+    lease_live: bool = False
+    expired: bool = False
+    dead_lettered: bool = False
+    reconcile_in: float | None = None
+    expires_in: float | None = None
+    last_error_code: str | None = None
+    response: StoredResponse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to execute one attempt, held by the process that knows `owner`.
+
+    `owner` is 16 fresh random bytes for each reserve statement and is never sent twice. `started` is the reading of
+    the holder's CLOCK_BOOTTIME just before the acknowledged statement was sent, so `started + duration - margin` is an
+    instant up to which the holder may trust the lease whatever the database's clock says (design, "Fence before sending").
+    """
+
+    key: RecordKey
+    record_id: UUID
+    owner: bytes
+    attempt: int
+    started: float
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """All that a store needs to make a record out of a request: one reserve or claim statement.
+
+    Durations are seconds. `max_execution` is how long after a lapsed lease the upstream may still be at it: it places
+    `reconcile_after`. `reconcilable` says whether the route has a probe; without one a doubtful record is a dead letter at once.
+    """
+
+    key: RecordKey
+    fingerprint: Fingerprint
+    owner: bytes
+    route_id: str
+    request_id: str
+    method: str
+    target: bytes
+    lease: float
+    max_execution: float
+    reconcilable: bool = False

@@ -1,0 +1,261 @@
+"""The gateway's edges as Protocols. These docstrings are the specification that every implementation must meet.
+
+`Store` implementations must pass `tests/contract/store_contract.py` unchanged. Imports point inwards: this module knows
+`gateway.core` and nothing else.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.core.model import Headers, Intent, Lease, Record, RecordKey, StoredResponse
+
+
+class StoreUnavailable(Exception):
+    """A store could not be asked, or its answer was lost.
+
+    `may_have_landed` is False only when it is certain that nothing of the statement reached the store: then, and only then,
+    nothing can have been written. `reason` is a closed-set word for metrics: `refused`, `timeout`, `disconnected`, `overloaded`,
+    `not_ready`, `error`.
+    """
+
+    def __init__(self, store: str, reason: str, *, may_have_landed: bool) -> None:
+        super().__init__(f"{store}: {reason}")
+        self.store = store
+        self.reason = reason
+        self.may_have_landed = may_have_landed
+
+
+class Transition(enum.Enum):
+    """What a fenced write answers. `STALE` is a normal outcome: the fence (owner, state or version) did not match.
+
+    `MISSING` is the stale case in which there is no such record at all: a statement sent earlier may still be on its way.
+    """
+
+    DONE = "done"
+    ALREADY = "already"
+    STALE = "stale"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to complete, release or doubt. `expires_in` is seconds from the statement's start to `expires_at`, when known."""
+
+    transition: Transition
+    expires_in: float | None = None
+
+
+class Store(Protocol):
+    """Records behind one authority. Every method is one atomic step, on the store's own clock.
+
+    All methods raise `StoreUnavailable` and no other error. A cancelled call leaves the store consistent: the
+    statement landed whole or not at all, and the caller must treat it as one whose reply was lost.
+    """
+
+    async def reserve(self, intent: Intent) -> Lease | Record:
+        """Make a new `in_progress` record owned by `intent.owner`, or report the record that is there.
+
+        Exactly one of any number of concurrent callers gets a `Lease` (attempt 1). A caller that gets a `Record` has changed
+        nothing: it neither extends a lease nor touches a fingerprint. An expired record is reported with `expired=True`,
+        a lapsed one with `lease_live=False`; what to do about either is `gateway.core.decision`'s business.
+        """
+        ...
+
+    async def claim(self, found: Record, intent: Intent) -> Lease | None:
+        """Take over `found`, which was `failed_retryable` (attempt + 1) or expired (a new record life, attempt 1).
+
+        Fenced by `found.record_id` and `found.version`, and by the state itself: succeeds only while the record is still exactly as
+        found (and `failed_retryable` unexpired, or still expired). None: somebody was faster, reserve again.
+        """
+        ...
+
+    async def lapse(self, found: Record) -> bool:
+        """`in_progress` with a lapsed lease -> `unknown`, reason `lease_expired`. Fenced by record_id, version and the lease itself.
+
+        True: this call did it. False: renewed, settled or lapsed by somebody else meanwhile; look again.
+        """
+        ...
+
+    async def find(self, key: RecordKey) -> Record | None:
+        """The record as it stands, body included, or None. Reads the authority, never a replica. Changes nothing."""
+        ...
+
+    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+        """-> `completed`, only for the owner of the attempt and from `in_progress`, `unknown` or `failed_retryable`.
+
+        `completed` is immutable: ALREADY if this very owner completed it before (a repeated statement), STALE otherwise. `expires_at` is
+        now + retention. A response that the store cannot hold is stored without its body rather than refused.
+        """
+        ...
+
+    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+        """-> `failed_retryable`, only for the owner and from `in_progress` or `unknown`: the attempt did not execute."""
+        ...
+
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        """-> `unknown`, only for the owner and from `in_progress` (from `unknown`: ALREADY). Sets `reconcile_after`, or `dead_lettered_at`
+        when the record is not reconcilable."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
+        """Push `locked_until` to now + duration for each lease still `in_progress` under its owner; returns the owners renewed.
+
+        One statement for all. Rows locked by others are skipped (and not returned), never waited for.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Figures for the gauges. `completed` may be an estimate; ages are seconds."""
+
+    in_progress: int
+    completed: int
+    failed_retryable: int
+    unknown: int
+    dead_letters: int
+    unknown_oldest_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """One lapsed lease that a sweep turned into `unknown`: a worker died, or lost the database for longer than a lease."""
+
+    key: RecordKey
+    route_id: str
+    request_id: str
+    attempt: int
+
+
+class Maintenance(Protocol):
+    """The authority's background work. Small batches, rows locked by others skipped, safe to run in every process at once."""
+
+    async def sweep(self, limit: int) -> Sequence[Swept]:
+        """Lapsed `in_progress` -> `unknown`, at most `limit`; returns what was swept."""
+        ...
+
+    async def reap(self, limit: int) -> int:
+        """Delete at most `limit` expired `completed` and `failed_retryable` records; returns how many."""
+        ...
+
+    async def counts(self) -> Counts: ...
+
+
+class NotSentReason(enum.StrEnum):
+    """Why nothing of a request reached the upstream. Each is proof: the attempt may be released."""
+
+    DNS = "dns_error"
+    CONNECT_REFUSED = "connection_refused"
+    CONNECT_TIMEOUT = "connection_timeout"
+    TLS = "tls_error"
+    NO_SLOT = "no_connection_slot"
+    LEASE_LAPSED = "lease_lapsed"
+    SHUTTING_DOWN = "shutting_down"
+
+
+class DoubtReason(enum.StrEnum):
+    """Why it is not known whether the upstream executed."""
+
+    FIRST_BYTE_TIMEOUT = "upstream_timeout"
+    READ_TIMEOUT = "upstream_read_timeout"
+    TOTAL_TIMEOUT = "upstream_total_timeout"
+    DISCONNECTED = "upstream_disconnected"
+    INVALID_RESPONSE = "upstream_invalid_response"
+    TRUNCATED_RESPONSE = "upstream_truncated_response"
+    STATUS = "upstream_status"
+    GATEWAY_STOPPED = "gateway_stopped"
+
+
+class NotSent(Exception):
+    """Nothing of the request was written to any upstream connection."""
+
+    def __init__(self, reason: NotSentReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+class InDoubt(Exception):
+    """At least one byte of the request may have been written, and no complete response came back.
+
+    `status` is the response status if a head had arrived (evidence, kept for people).
+    """
+
+    def __init__(self, reason: DoubtReason, status: int | None = None) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """One request as it goes on the wire. `target` is the request target, byte for byte; `headers` carry no framing fields
+    (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own framing and `Host` is
+    among `headers`.
+
+    `body` is the whole body, or an iterator for a streamed one (then `body_length` is its announced length, or None for chunked).
+    A request without a body has `body == b""`; `frame_empty` says whether `Content-Length: 0` is sent for it.
+    """
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes | AsyncIterator[bytes]
+    body_length: int | None = None
+    frame_empty: bool = False
+
+
+class UpstreamResponse(Protocol):
+    """A response whose head has arrived. The body is read with `chunks`; `close` may be called at any time, repeatedly.
+
+    `headers` are end-to-end and hop-by-hop fields alike, as received, in order. `content_length` is the announced length, if any.
+    """
+
+    status: int
+    reason: bytes
+    headers: Headers
+    content_length: int | None
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, de-framed, undecoded, in pieces. Ends normally only if the body was complete by its own framing.
+
+        Raises `InDoubt` (READ_TIMEOUT, TOTAL_TIMEOUT, TRUNCATED_RESPONSE, DISCONNECTED, INVALID_RESPONSE).
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the connection back (if the response was read to its end and it may be reused) or cut it."""
+        ...
+
+
+class Upstream(Protocol):
+    """The way to one upstream API. Never resends, follows, decodes, or adds a header of its own besides framing."""
+
+    async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
+        """Send `request` once and wait for the head of its final response (1xx are skipped).
+
+        `fence` is called immediately before the first byte is written, with no await in between; if it returns False nothing is
+        written and NotSent(LEASE_LAPSED) is raised. Raises NotSent or InDoubt, nothing else. A cancelled call cuts the connection.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Time as the engine sees it. `boottime` counts suspend (CLOCK_BOOTTIME), so that a thawed process knows how long it slept."""
+
+    def boottime(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Randomness(Protocol):
+    """Owner tokens and jitter. In production the operating system's; seeded in the simulation."""
+
+    def token(self) -> bytes:
+        """16 bytes that no other call ever returned."""
+        ...
+
+    def jitter(self) -> float:
+        """Uniform in [0, 1)."""
+        ...
