@@ -96,7 +96,8 @@ class Store(Protocol):
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """-> `unknown`, only for the owner and from `in_progress` (from `unknown`: ALREADY). Sets `reconcile_after`, or `dead_lettered_at`
-        when the record is not reconcilable."""
+        when the record is not reconcilable.
+        """
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
