@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.core.decision import Label
 from gateway.core.model import Headers, Intent, Lease, Record, RecordKey, StoredResponse
 
 
@@ -41,14 +42,19 @@ class Transition(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The answer to complete, release or doubt. `expires_in` is seconds from the statement's start to `expires_at`, when known."""
+    """The answer to complete, release or doubt. `expires_at_us` is the record's expiry on the store's clock (microseconds since the epoch),
+    given for a complete that is DONE or ALREADY.
+    """
 
     transition: Transition
-    expires_in: float | None = None
+    expires_at_us: int | None = None
 
 
 class Store(Protocol):
     """Records behind one authority. Every method is one atomic step, on the store's own clock.
+
+    Writes after reserve are fenced by `lease.key` and `lease.owner`; `lease.record_id` is no part of the fence, since a holder whose
+    reserve lost its reply does not know it (owner tokens are unique over all records and attempts).
 
     All methods raise `StoreUnavailable` and no other error. A cancelled call leaves the store consistent: the
     statement landed whole or not at all, and the caller must treat it as one whose reply was lost.
@@ -104,6 +110,14 @@ class Store(Protocol):
         """Push `locked_until` to now + duration for each lease still `in_progress` under its owner; returns the owners renewed.
 
         One statement for all. Rows locked by others are skipped (and not returned), never waited for.
+        """
+        ...
+
+    def now_us(self) -> int | None:
+        """An upper estimate of the store's own clock, microseconds since the epoch; None until it has answered once.
+
+        Learned from the clock readings that answers carry plus the local CLOCK_BOOTTIME that passed since *before* the statement was
+        sent, so that "not expired by this estimate" implies "not expired by the store" whatever the host's wall clock says.
         """
         ...
 
@@ -167,6 +181,7 @@ class DoubtReason(enum.StrEnum):
     TRUNCATED_RESPONSE = "upstream_truncated_response"
     STATUS = "upstream_status"
     GATEWAY_STOPPED = "gateway_stopped"
+    GATEWAY_ERROR = "gateway_error"
 
 
 class NotSent(Exception):
@@ -249,6 +264,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    def http_date(self) -> bytes:
+        """The wall clock as an IMF-fixdate (RFC 9110 section 5.6.7), for answers only."""
+        ...
+
 
 class Randomness(Protocol):
     """Owner tokens and jitter. In production the operating system's; seeded in the simulation."""
@@ -260,3 +279,66 @@ class Randomness(Protocol):
     def jitter(self) -> float:
         """Uniform in [0, 1)."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One finished request, told once to the observer. Durations are seconds; `status` is what the client was answered.
+
+    `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`): no key,
+    credential or body is in here. `settlement` and `reason` are None when nothing was executed or the settling still goes on.
+    """
+
+    request_id: str
+    route: str
+    mode: str
+    decision: Label
+    method: str
+    status: int
+    total_seconds: float
+    store_seconds: float = 0.0
+    upstream_seconds: float | None = None
+    upstream_status: int | None = None
+    settlement: str | None = None
+    reason: str | None = None
+    key_digest: str | None = None
+    attempt: int | None = None
+    request_bytes: int = 0
+    response_bytes: int = 0
+    client_gone: bool = False
+
+
+class StoreObserver(Protocol):
+    """What stores tell. Label values come from closed sets. Called synchronously on the hot path: must be cheap and never raise."""
+
+    def store_operation(self, store: str, operation: str, seconds: float) -> None: ...
+
+    def store_error(self, store: str, operation: str, reason: str) -> None: ...
+
+    def store_batch(self, operation: str, size: int) -> None: ...
+
+    def stale_write(self, operation: str) -> None: ...
+
+    def redis_breaker(self, *, is_open: bool) -> None: ...
+
+
+class Observer(StoreObserver, Protocol):
+    """Where everything that happens is counted and logged. An observer never changes an answer."""
+
+    def request_started(self, route: str) -> None: ...
+
+    def request_ended(self, exchange: Exchange) -> None: ...
+
+    def settled(self, route: str, settlement: str, reason: str) -> None: ...
+
+    def upstream_answered(self, route: str, status: int | None, seconds: float) -> None: ...
+
+    def swept(self, swept: Sequence[Swept]) -> None: ...
+
+    def reaped(self, count: int) -> None: ...
+
+    def counted(self, counts: Counts) -> None: ...
+
+    def reloaded(self, *, successful: bool) -> None: ...
+
+    def background_failed(self, task: str, error: BaseException) -> None: ...

@@ -70,7 +70,8 @@ class Record:
     """A record as a store found it. `lease_live` and `expired` are facts on the store's clock, not on ours.
 
     `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such instant.
-    `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire.
+    `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is the same instant on
+    the store's clock, in microseconds since the epoch.
     """
 
     key: RecordKey
@@ -86,6 +87,7 @@ class Record:
     dead_lettered: bool = False
     reconcile_in: float | None = None
     expires_in: float | None = None
+    expires_at_us: int | None = None
     last_error_code: str | None = None
     response: StoredResponse | None = None
 

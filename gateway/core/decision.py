@@ -1,0 +1,248 @@
+"""The whole decision: what to do about a request, and what an upstream's outcome means for its record.
+
+Theory of operation
+-------------------
+
+A record is born by *reserve* (`in_progress`, one owner, one lease) and then moves like this, each arrow one atomic fenced
+statement in a store:
+
+    in_progress ──complete──► completed            final: replayed until it expires
+        │  ├─────release────► failed_retryable     proved, or asserted by the route, not to have executed: may be claimed
+        │  └─────doubt──────► unknown              may have executed: nobody runs it again
+        └── lease lapsed ───► unknown              its owner is gone or was cut off: doubtful by definition
+    unknown          ── its owner's late answer, or a verdict "executed" ──► completed
+                     ── its owner's late "nothing was sent", or a verdict "not executed" ──► failed_retryable
+    failed_retryable ── claim (new owner, attempt + 1) ──► in_progress
+                     ── its last owner's late answer, while nobody has claimed it ──► completed
+    completed, failed_retryable ── expired ──► replaced by a new record at the next reserve, or reaped
+
+`in_progress` means that the upstream may already have been called: there is no second write before dispatch. So an orphan is
+never given back; it becomes `unknown`, and only its owner, a probe or a person can say more.
+
+Rule 1: everything that judges a state lives in this file. Stores report facts (`Record`), the engine carries out.
+Rule 2: nothing here reads a clock, draws a random number or awaits.
+Rule 3: dialects change the wire form of an answer, never the decision.
+"""
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from gateway.core.model import Fingerprint, Record, Status, StoredResponse
+from gateway.core.policy import OnExpired, Policy
+
+RETRY_AFTER_MAX = 60
+"""Clients' libraries use Retry-After only as an integer from 1 to 60 (standards: RFC 9110 section 10.2.3)."""
+
+
+class Label(enum.StrEnum):
+    """What became of a request, as the metric `idempotency_requests_total` and the access log call it. A closed set."""
+
+    EXECUTE = "execute"
+    EXECUTE_RETRY = "execute_retry"
+    REPLAY = "replay"
+    REPLAY_WITHOUT_BODY = "replay_without_body"
+    IN_PROGRESS = "in_progress"
+    KEY_MISUSE = "key_misuse"
+    UNKNOWN = "unknown"
+    GONE = "gone"
+    KEY_MISSING = "key_missing"
+    KEY_INVALID = "key_invalid"
+    PRINCIPAL_MISSING = "principal_missing"
+    BODY_TOO_LARGE = "body_too_large"
+    REFUSED_TARGET = "refused_target"
+    STORE_UNAVAILABLE = "store_unavailable"
+    UNPROTECTED = "unprotected"
+    BYPASS = "bypass"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take the record over atomically, then execute: a `failed_retryable` one (attempt + 1) or an expired one (a new life)."""
+
+    found: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """The owner's lease is over: move the record to `unknown` first, then look again."""
+
+    found: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Answer with the stored response."""
+
+    found: Record
+    response: StoredResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWithoutBody:
+    """The operation completed, but its body was not kept: say so, with the original status, and never run it again."""
+
+    found: Record
+    response: StoredResponse
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """Another attempt holds a live lease."""
+
+    found: Record
+    retry_after: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMisuse:
+    """The key already stands for another operation."""
+
+    found: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The operation may have executed. `retry_after` is None once a person must look at it."""
+
+    found: Record
+    retry_after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The record expired, and the route refuses to run its operation again."""
+
+    found: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The record was written under a fingerprint version or policy that this process cannot compute. Never a mismatch: a 503."""
+
+    found: Record
+
+
+Decision: TypeAlias = Claim | Lapse | Replay | ReplayWithoutBody | InProgress | KeyMisuse | Unknown | Gone | Unreadable
+"""What to do about a record that exists. When none exists the store's reserve has made one, and the request executes."""
+
+
+def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
+    """Judge a record that reserve found.
+
+    `sent` is the request's fingerprint under the *record's own* version and policy, None if this process cannot compute that.
+    """
+    if found.expired:
+        return Claim(found) if policy.on_expired is OnExpired.EXECUTE else Gone(found)
+    if sent is None:
+        return Unreadable(found)
+    if sent != found.fingerprint:
+        return KeyMisuse(found)
+    match found.status:
+        case Status.COMPLETED:
+            return _decide_completed(found)
+        case Status.IN_PROGRESS:
+            return InProgress(found) if found.lease_live else Lapse(found)
+        case Status.UNKNOWN:
+            return Unknown(found, None if found.dead_lettered else retry_after(found.reconcile_in))
+        case Status.FAILED_RETRYABLE:
+            return Claim(found)
+        case _:
+            assert_never(found.status)
+
+
+def _decide_completed(found: Record) -> Decision:
+    """A completed record without any response cannot exist; treated as doubtful, not as free, should a hand have made one."""
+    if found.response is None:
+        return Unknown(found, None)
+    if found.response.body is None:
+        return ReplayWithoutBody(found, found.response)
+    return Replay(found, found.response)
+
+
+def retry_after(seconds: float | None) -> int:
+    """Whole seconds from 1 to 60 for a Retry-After field."""
+    return 1 if seconds is None else max(1, min(RETRY_AFTER_MAX, math.ceil(seconds)))
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """A complete response with this status came back."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """It is proved that nothing of the request reached the upstream."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """A byte of the request may have been written, and no complete response came back."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Responded | NotSent | InDoubt
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Keep the response: it is the operation's answer from now on."""
+
+    reason: str = "responded"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The attempt did not execute: the next request with this key may."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Nobody knows: the record becomes `unknown`."""
+
+    reason: str
+
+
+Settlement: TypeAlias = Complete | Release | Doubt
+
+
+def settle(outcome: Outcome, policy: Policy) -> Settlement:
+    """What an upstream's outcome means. Doubt never becomes a release: that is where other systems run an operation twice.
+
+    `release_on` is the operator's assertion that the upstream answers with these statuses before it executes anything;
+    `doubt_on` lists statuses that an intermediary behind us may have made up after the upstream had executed (RFC 9110 section 15.6).
+    """
+    match outcome:
+        case Responded(status):
+            if status in policy.release_on:
+                return Release(f"status_{status}")
+            if status in policy.doubt_on:
+                return Doubt(f"status_{status}")
+            return Complete()
+        case NotSent(reason):
+            return Release(reason)
+        case InDoubt(reason):
+            return Doubt(reason)
+        case _:
+            assert_never(outcome)
+
+
+def settlement_name(settlement: Settlement) -> str:
+    """The settlement as metrics and logs call it."""
+    match settlement:
+        case Complete():
+            return "complete"
+        case Release():
+            return "release"
+        case Doubt():
+            return "doubt"
+        case _:
+            assert_never(settlement)

@@ -1,0 +1,114 @@
+"""Fingerprint v1: a domain-tagged SHA-256 over what a request means.
+
+Covered: scope name, method, raw path, raw query, media type, content coding, the configured headers, and the body by mode.
+Each part is length-prefixed, so that no two different requests share an input. With a digest secret it is an HMAC, so that a
+leaked table does not give bodies away to guessing. The version and the digest of the policy text are kept beside each record: a
+record is compared under its own. The client's JSON is never judged: what is not strict I-JSON counts as bytes, under another tag.
+"""
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+
+from gateway.core.canonical import canonicalise
+from gateway.core.model import Fingerprint, Headers
+from gateway.core.policy import BodyMode, FingerprintPolicy
+from gateway.core.routes import split_target
+from gateway.core.scope import length_prefixed
+
+VERSION = 1
+
+_DOMAIN = b"idempotency-gateway/fingerprint/1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The parts of a request that carry its meaning. `target` as received; `headers` in wire order."""
+
+    scope: str
+    method: str
+    target: bytes
+    headers: Headers
+    body: bytes
+
+
+def policy_text(policy: FingerprintPolicy) -> str:
+    """The full text of a policy, canonical: what the registry keeps, and what its digest is made of."""
+    fields = {"body": policy.body.value, "headers": sorted(policy.headers), "ignore": sorted(policy.ignore)}
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def policy_digest(text: str) -> bytes:
+    """16 bytes that name a policy text."""
+    return hashlib.sha256(b"idempotency-gateway/fingerprint-policy/1\0" + text.encode()).digest()[:16]
+
+
+def parse_policy(text: str) -> FingerprintPolicy:
+    """The inverse of `policy_text`. Raises ValueError for a text that this version does not understand."""
+    fields = json.loads(text)
+    if not isinstance(fields, dict) or fields.keys() != {"body", "headers", "ignore"}:
+        raise ValueError(f"not a fingerprint policy of this version: {text}")
+    return FingerprintPolicy(BodyMode(fields["body"]), tuple(fields["headers"]), tuple(fields["ignore"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprinter:
+    """A policy made ready: its names in bytes and its digest, computed once per configuration."""
+
+    policy: FingerprintPolicy
+    digest: bytes
+    names: tuple[bytes, ...]
+    secret: bytes
+
+    def fingerprint(self, content: Content) -> Fingerprint:
+        """The request's fingerprint under this policy. Pure; its cost is linear in the body."""
+        path, query, _ = split_target(content.target)
+        media_type, coding, configured = self._fields(content.headers)
+        tag, body = self._body(media_type, coding, content.body)
+        parts = [content.scope.encode(), content.method.encode(), path, query, media_type, coding, *configured, tag, body]
+        return Fingerprint(VERSION, self.digest, self._hash(length_prefixed(parts)))
+
+    def _hash(self, message: bytes) -> bytes:
+        if self.secret:
+            return hmac.digest(self.secret, _DOMAIN + message, "sha256")
+        return hashlib.sha256(_DOMAIN + message).digest()
+
+    def _fields(self, headers: Headers) -> tuple[bytes, bytes, list[bytes]]:
+        """Media type (without parameters), content coding, and the configured headers as name, number of lines, lines."""
+        media_type = coding = b""
+        extra: dict[bytes, list[bytes]] = {name: [] for name in self.names}
+        for name, value in headers:
+            lower = name.lower()
+            if lower == b"content-type":
+                media_type = value.partition(b";")[0].strip().lower()
+            elif lower == b"content-encoding":
+                coding += value.strip().lower() + b","
+            if lower in extra:
+                extra[lower].append(value.strip(b" \t"))
+        configured: list[bytes] = []
+        for name in self.names:
+            configured += [name, b"%d" % len(extra[name]), *extra[name]]
+        return media_type, coding, configured
+
+    def _body(self, media_type: bytes, coding: bytes, body: bytes) -> tuple[bytes, bytes]:
+        """The tag that says how the body was read, and what of it is covered."""
+        mode = self.policy.body
+        if mode is BodyMode.NONE:
+            return b"none", b""
+        if mode is BodyMode.JSON or (mode is BodyMode.AUTO and not coding and _is_json(media_type)):
+            canonical = canonicalise(body, self.policy.ignore)
+            if canonical is not None:
+                return b"json", canonical
+        return b"bytes", body
+
+
+def make_fingerprinter(policy: FingerprintPolicy, secret: bytes) -> Fingerprinter:
+    """Make a policy ready for use. `secret` may be empty: then the fingerprint is a plain digest."""
+    names = tuple(sorted(name.lower().encode() for name in policy.headers))
+    return Fingerprinter(policy, policy_digest(policy_text(policy)), names, secret)
+
+
+def _is_json(media_type: bytes) -> bool:
+    """application/json and the `+json` structured suffix (RFC 6839 section 3.1)."""
+    return media_type == b"application/json" or media_type.endswith(b"+json")

@@ -1,0 +1,140 @@
+"""Which header fields cross the hop, which are stored, which are replayed. One table each, both directions (RFC 9110 section 7.6.1)."""
+
+from dataclasses import dataclass
+
+from gateway.core.model import Headers
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"proxy-connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+        b"proxy-authorization",
+        b"proxy-authenticate",
+    }
+)
+"""Fields about one connection. `Content-Length` is not among them, but each hop computes its own framing: see `FRAMING`."""
+
+FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
+PER_EXCHANGE = frozenset(
+    {
+        b"set-cookie",
+        b"www-authenticate",
+        b"authentication-info",
+        b"retry-after",
+        b"ratelimit",
+        b"ratelimit-policy",
+        b"ratelimit-limit",
+        b"ratelimit-remaining",
+        b"ratelimit-reset",
+        b"x-ratelimit-limit",
+        b"x-ratelimit-remaining",
+        b"x-ratelimit-reset",
+        b"server-timing",
+        b"alt-svc",
+        b"traceparent",
+        b"tracestate",
+        b"via",
+        b"x-request-id",
+        b"request-id",
+    }
+)
+"""Fields that speak about one exchange, or hand out a session: passed on with the first answer, never stored."""
+
+OURS = frozenset({b"idempotent-replayed", b"original-request"})
+"""Fields that only the gateway may send downstream; an upstream's own copies are removed."""
+
+FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip"})
+"""What hops before us say about the client; believed only from trusted proxies, else replaced."""
+
+ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-encoding", b"cookie"})
+"""Fields that naming them in `Connection` does not strip: they say what a request means, or whose it is."""
+
+VIA = b"1.1 idempotency-gateway"
+
+
+def nominated(headers: Headers) -> frozenset[bytes]:
+    """The lower-case field names that `Connection` lines nominate, all lines considered (an empty first line hides nothing)."""
+    names: set[bytes] = set()
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"connection":
+            names.update(token.strip().lower() for token in value.split(b","))
+    names.discard(b"")
+    return frozenset(names)
+
+
+def end_to_end(headers: Headers, keep: frozenset[bytes] = frozenset()) -> Headers:
+    """The fields that go on to the next hop: without hop-by-hop, nominated and framing fields. `keep` cannot be nominated away."""
+    dropped = HOP_BY_HOP | FRAMING | (nominated(headers) - keep)
+    return tuple([field for field in headers if field[0].lower() not in dropped])
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What this hop adds toward the upstream: who the peer is, and how it came in."""
+
+    peer: bytes
+    scheme: bytes
+    host: bytes
+    trusted: bool
+    request_id: bytes
+
+
+def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = frozenset(), drop: frozenset[bytes] = frozenset()) -> Headers:
+    """A client's fields as the upstream sees them: end-to-end ones as received, plus Host, Via, the forwarded family and the request id.
+
+    Fields in `keep` cannot be nominated away, fields in `drop` are left out. From a peer that is no trusted proxy the
+    forwarded family is replaced, never appended to, so that no client can speak for another address (RFC 7239 section 8.1).
+    """
+    gone = HOP_BY_HOP | FRAMING | drop | _REPLACED | (nominated(headers) - keep - ALWAYS_KEPT)
+    via: list[bytes] = []
+    chain: list[bytes] = []
+    fields: list[tuple[bytes, bytes]] = [(b"Host", hop.host)]
+    for field in headers:
+        name = field[0].lower()
+        if name in FORWARDED:
+            if hop.trusted and name == b"x-forwarded-for":
+                chain.append(field[1])
+            elif hop.trusted and name not in gone:
+                fields.append(field)
+        elif name == b"via":
+            via.append(field[1])
+        elif name not in gone:
+            fields.append(field)
+    fields.append((b"Via", b", ".join([*via, VIA])))
+    fields.append((b"X-Forwarded-For", b", ".join([*chain, hop.peer])))
+    if not (hop.trusted and first(headers, b"x-forwarded-proto")):
+        fields.append((b"X-Forwarded-Proto", hop.scheme))
+    if not (hop.trusted and first(headers, b"x-forwarded-host")):
+        fields.append((b"X-Forwarded-Host", hop.host))
+    fields.append((b"X-Request-Id", hop.request_id))
+    return tuple(fields)
+
+
+_REPLACED = frozenset({b"host", b"expect", b"x-request-id"})
+"""Fields that are ours to write toward the upstream; we have answered `Expect` ourselves."""
+
+
+def to_client(headers: Headers) -> Headers:
+    """An upstream's fields as the first answer carries them."""
+    dropped = HOP_BY_HOP | FRAMING | OURS | nominated(headers)
+    return tuple([field for field in headers if field[0].lower() not in dropped])
+
+
+def to_store(headers: Headers) -> Headers:
+    """An upstream's fields as they are kept for replays: what `to_client` lets through, without what speaks of one exchange."""
+    return tuple([field for field in headers if field[0].lower() not in PER_EXCHANGE])
+
+
+def first(headers: Headers, name: bytes) -> bytes | None:
+    """The value of the first line with this lower-case name."""
+    for field, value in headers:
+        if len(field) == len(name) and field.lower() == name:
+            return value
+    return None

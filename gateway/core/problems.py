@@ -1,0 +1,98 @@
+"""Every answer of our own making: its word, status and title. The last segment of each `type` URI is the word (RFC 9457 section 3.1.1).
+
+`detail` texts help a client to go on; none holds a key, a header value or an upstream's address.
+"""
+
+import enum
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """One meaning. `status` is the usual status; some meanings have a more exact one in places."""
+
+    slug: str
+    status: int
+    title: str
+    detail: str
+
+
+class Problem(enum.Enum):
+    """The closed set of our own answers."""
+
+    KEY_MISSING = ProblemType(
+        "key-missing",
+        400,
+        "Idempotency key is missing",
+        "This operation needs an idempotency key. Send a fresh UUID for each new operation.",
+    )
+    KEY_INVALID = ProblemType("key-invalid", 400, "Idempotency key is invalid", "The idempotency key cannot be used.")
+    KEY_REUSED = ProblemType(
+        "key-reused",
+        422,
+        "Idempotency key is already used",
+        "This key was first used with a different request. Use a new key for a new operation; repeat the first request to get its answer.",
+    )
+    REQUEST_IN_PROGRESS = ProblemType(
+        "request-in-progress",
+        409,
+        "A request is outstanding for this idempotency key",
+        "The first request with this key has not finished. Repeat this request later to get its answer.",
+    )
+    RESPONSE_NOT_STORED = ProblemType(
+        "response-not-stored",
+        409,
+        "The operation completed, but its response was not stored",
+        "The operation ran once and completed; its response was too large to keep. It will not run again under this key.",
+    )
+    OUTCOME_UNKNOWN = ProblemType(
+        "outcome-unknown",
+        409,
+        "The outcome of the operation is unknown",
+        "The operation may have been executed. It will not be executed again under this key. Repeat this request later for its outcome.",
+    )
+    KEY_EXPIRED = ProblemType(
+        "key-expired", 410, "Idempotency key has expired", "This key was used before and has expired. Use a new key for a new operation."
+    )
+    PRINCIPAL_MISSING = ProblemType(
+        "principal-missing", 401, "The caller could not be identified", "This operation needs credentials that identify the caller."
+    )
+    STORE_UNAVAILABLE = ProblemType(
+        "store-unavailable",
+        503,
+        "The idempotency record cannot be reached",
+        "Nothing was executed, since nothing could be made sure of. Repeat this request later with the same key.",
+    )
+    UPSTREAM_UNREACHABLE = ProblemType(
+        "upstream-unreachable",
+        502,
+        "The upstream could not be reached",
+        "Nothing was sent to the upstream. It is safe to repeat this request with the same key.",
+    )
+    TARGET_REFUSED = ProblemType(
+        "target-refused",
+        400,
+        "The request target is ambiguous",
+        "Send the path in its normal form: no dot segments, doubled slashes or needless escapes.",
+    )
+    BODY_TOO_LARGE = ProblemType(
+        "body-too-large", 413, "The request body is too large", "The request body is larger than this operation takes."
+    )
+    NO_ROUTE = ProblemType("no-route", 404, "No such route", "No route takes this method and path.")
+    METHOD_REFUSED = ProblemType("method-refused", 405, "The method is not supported", "This proxy opens no tunnels.")
+    BAD_REQUEST = ProblemType("bad-request", 400, "The request is malformed", "The request is not well-formed HTTP.")
+    SHUTTING_DOWN = ProblemType(
+        "shutting-down", 503, "The gateway is shutting down", "Nothing was executed. Repeat this request with the same key."
+    )
+    UPSTREAM_FAILED = ProblemType(
+        "upstream-failed",
+        502,
+        "The upstream failed",
+        "The upstream did not send a complete answer. Whether it acted on the request is not known.",
+    )
+    INTERNAL_ERROR = ProblemType(
+        "internal-error",
+        500,
+        "The gateway failed",
+        "The gateway failed on this request. If it carried an idempotency key, repeat it with the same key.",
+    )

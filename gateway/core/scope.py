@@ -1,0 +1,73 @@
+"""Who asks: the principal, and the scope in which its keys live.
+
+A scope id is `<scope name>:<kind>[.<digest>]`. Scope names hold no colon, kinds are fixed words, digests have a fixed length over
+length-prefixed parts: so two different (scope, principal) pairs never share an id, and an operator can still read which scope a
+record is in.
+"""
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.core.model import Headers
+
+NO_PRINCIPAL = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where this caller's keys live."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalMissing:
+    """The caller did not show what the route derives its principal from. `header` is the field that is absent or repeated."""
+
+    header: str
+
+
+ScopeFound: TypeAlias = Scope | PrincipalMissing
+
+
+def length_prefixed(parts: list[bytes]) -> bytes:
+    """An injective encoding of a list of byte strings: no two lists share one."""
+    return b"".join(b"%d:%b," % (len(part), part) for part in parts)
+
+
+def find_scope(headers: Headers, scope: str, principal: tuple[str, ...], secret: bytes) -> ScopeFound:
+    """Derive the scope from the named headers, each of which must be there once and not be empty.
+
+    `principal` empty means `none`: one scope for all callers. Values enter only as a digest under `secret` (HMAC-SHA-256), so
+    that a leaked table does not give credentials away. A repeated field is refused: which of two an upstream believes is unknown.
+    """
+    if not principal:
+        return Scope(f"{scope}:{NO_PRINCIPAL}")
+    parts: list[bytes] = []
+    for name in principal:
+        wanted = name.lower().encode()
+        values = [value for field, value in headers if len(field) == len(wanted) and field.lower() == wanted]
+        if len(values) != 1 or not values[0]:
+            return PrincipalMissing(name)
+        parts += [wanted, values[0]]
+    digest = hmac.digest(secret, b"idempotency-gateway/principal/header/1\0" + length_prefixed(parts), "sha256")
+    return Scope(f"{scope}:header.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}")
+
+
+def secret_check_value(secret: bytes) -> str:
+    """A value by which a changed digest secret is noticed, from which it cannot be found."""
+    return hmac.digest(secret, b"idempotency-gateway/secret-check/1", "sha256").hex()[:32]
+
+
+def key_digest(secret: bytes, scope_id: str, key: str) -> str:
+    """The key as logs show it: 16 hex digits, keyed, so that a log does not give keys away and the same key is still recognised."""
+    return hmac.digest(secret, b"idempotency-gateway/log/1\0" + length_prefixed([scope_id.encode(), key.encode()]), "sha256").hex()[:16]
+
+
+def derived_key(secret: bytes, scope_id: str, key: str) -> bytes:
+    """The key for the next hop under `forward_key: derived`: tenants that chose the same key cannot collide there."""
+    message = b"idempotency-gateway/forward/1\0" + length_prefixed([scope_id.encode(), key.encode()])
+    return b"idg_" + hmac.new(secret, message, hashlib.sha256).hexdigest()[:48].encode()

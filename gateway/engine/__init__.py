@@ -1,0 +1,1 @@
+"""The engine: carries out what the core decides, over the ports."""

@@ -1,0 +1,80 @@
+"""What the engine answers, before it has a wire form: an upstream's answer, a stored one, or a problem of our own."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gateway.core.decision import Label
+from gateway.core.model import Headers
+from gateway.core.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A whole response from the upstream, hop-by-hop fields already gone. `headers` carry no framing fields."""
+
+    status: int
+    reason: bytes
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A response that goes out as it comes. `chunks` ends normally only if the answer may end normally; it raises `RelayCut` otherwise.
+
+    `length` is the announced length of the body, None if it is not known beforehand.
+    """
+
+    status: int
+    reason: bytes
+    headers: Headers
+    length: int | None
+    chunks: AsyncIterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A stored response, and the id of the request that it first answered."""
+
+    status: int
+    reason: bytes
+    headers: Headers
+    body: bytes
+    original_request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A problem document. `status` overrides the problem's usual one; `retry_after` is whole seconds; `members` are extension members."""
+
+    problem: Problem
+    status: int | None = None
+    retry_after: int | None = None
+    detail: str | None = None
+    members: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def final_status(self) -> int:
+        return self.problem.value.status if self.status is None else self.status
+
+
+Answer: TypeAlias = Passed | Relayed | Replayed | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer and how it came about. The rest is for the observer; `settlement` is None while settling still goes on."""
+
+    label: Label
+    answer: Answer
+    settlement: str | None = None
+    reason: str | None = None
+    attempt: int | None = None
+    store_seconds: float = 0.0
+    upstream_seconds: float | None = None
+    upstream_status: int | None = None
+
+
+class RelayCut(Exception):
+    """The transfer must be cut short of its end: its record did not become what the bytes say."""

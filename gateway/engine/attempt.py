@@ -1,0 +1,295 @@
+"""One attempt, from the fence to the settled record. It belongs to the process, not to the client's connection.
+
+Order: send behind the fence, read the answer, settle in the authority (commit), then let the answer go. What happens if ...
+
+* the process dies before the settle: the lease lapses, the record becomes `unknown`, nobody runs it again;
+* the settle's reply is lost: it is repeated, which the owner token makes harmless;
+* the authority stays away: after `settle_timeout` the client gets the true answer and settling goes on for as long as the process
+  lives, also past a lapsed lease (`complete` is allowed from `unknown` for the attempt's own owner);
+* the settle is refused: the record is read again, and the client gets what is stored, or `outcome-unknown`;
+* the client is gone: nothing changes.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from gateway.core import decision as core
+from gateway.core.decision import Complete, Doubt, Label, Release, Settlement, settlement_name
+from gateway.core.headers import first, to_client, to_store
+from gateway.core.model import Headers, Lease, Status, StoredResponse
+from gateway.core.problems import Problem
+from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
+from gateway.engine.leases import LeaseKeeper
+from gateway.engine.relay import Relay
+from gateway.engine.request import GuardedRequest
+from gateway.ports import (
+    Clock,
+    DoubtReason,
+    InDoubt,
+    NotSent,
+    NotSentReason,
+    Observer,
+    Randomness,
+    Settled,
+    Store,
+    StoreUnavailable,
+    Transition,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+)
+
+SETTLE_BACKOFF = 0.05
+SETTLE_BACKOFF_MAX = 2.0
+
+_UNREACHABLE = {
+    NotSentReason.CONNECT_TIMEOUT: 504,
+    NotSentReason.NO_SLOT: 503,
+    NotSentReason.LEASE_LAPSED: 503,
+    NotSentReason.SHUTTING_DOWN: 503,
+}
+_TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReason.TOTAL_TIMEOUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What an attempt works with; the same for all attempts of a process."""
+
+    store: Store
+    clock: Clock
+    randomness: Randomness
+    observer: Observer
+    keeper: LeaseKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """A whole response as the client and the store see it. `body` is None once it outgrew what is kept."""
+
+    status: int
+    reason: bytes
+    headers: Headers
+    body: bytes | None
+    length: int
+    digest: bytes
+
+    def stored(self) -> StoredResponse:
+        return StoredResponse(self.status, self.reason, to_store(self.headers), self.body, self.length, self.digest)
+
+
+_Failure: TypeAlias = NotSent | InDoubt
+
+
+class Attempt:
+    """One execution under one lease. `run` is to be run as a task of its own; `reply` is done as soon as the client may be answered.
+
+    Cancelled while the upstream works (`executing`), the attempt ends in doubt and still settles; cancelled later, it gives up settling.
+    """
+
+    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, upstream: Upstream) -> None:
+        self._tools = tools
+        self._request = request
+        self._lease = lease
+        self._upstream = upstream
+        self._label = Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
+        self._relay: Relay | None = None
+        self._held_back = b""
+        self._upstream_seconds = 0.0
+        self._upstream_status: int | None = None
+        self._executing = True
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.settled = asyncio.Event()
+
+    async def run(self) -> None:
+        """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
+        self._tools.keeper.hold(self._lease)
+        try:
+            outcome = await self._execute()
+            await self._settle(outcome)
+        finally:
+            self._tools.keeper.drop(self._lease)
+            self.settled.set()
+            if self._relay is not None:
+                self._relay.cut()
+            self._answer(self._unknown_answer(None), None)
+
+    @property
+    def executing(self) -> bool:
+        return self._executing
+
+    # ---- execute
+
+    async def _execute(self) -> _Response | _Failure:
+        """Send once and read the whole answer. A stop of the process while the upstream works is a doubt like any other."""
+        started = self._tools.clock.boottime()
+        try:
+            response = await self._upstream.send(self._upstream_request(), lambda: self._tools.keeper.trusted(self._lease))
+            try:
+                self._upstream_status = response.status
+                return await self._read(response)
+            finally:
+                response.close()
+        except (NotSent, InDoubt) as failure:
+            return failure
+        except asyncio.CancelledError:
+            return InDoubt(DoubtReason.GATEWAY_STOPPED)
+        except Exception as error:  # a defect of ours must end in doubt, never in a record that nobody settles
+            self._tools.observer.background_failed("attempt", error)
+            return InDoubt(DoubtReason.GATEWAY_ERROR)
+        finally:
+            self._upstream_seconds = self._tools.clock.boottime() - started
+            self._tools.observer.upstream_answered(self._request.route_id, self._upstream_status, self._upstream_seconds)
+
+    def _upstream_request(self) -> UpstreamRequest:
+        request = self._request
+        framed = first(request.headers, b"content-length") is not None or first(request.headers, b"transfer-encoding") is not None
+        return UpstreamRequest(request.method.encode(), request.target, request.upstream_headers, request.body, frame_empty=framed)
+
+    async def _read(self, response: UpstreamResponse) -> _Response:
+        """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
+        policy = self._request.policy
+        headers = to_client(response.headers)
+        if first(headers, b"date") is None:
+            headers += ((b"Date", self._tools.clock.http_date()),)
+        pieces: list[bytes] = []
+        length, digest, cap = 0, hashlib.sha256(), policy.limits.response_body
+        if policy.stream:
+            self._start_relay(response, headers, pieces)
+        async for chunk in response.chunks():
+            length += len(chunk)
+            digest.update(chunk)
+            if length <= cap:
+                pieces.append(chunk)
+            elif self._relay is None:
+                self._start_relay(response, headers, pieces)
+            if self._relay is not None:
+                self._relay.push(self._held_back)
+                self._held_back = chunk
+            if length > cap:
+                pieces.clear()
+        body = b"".join(pieces) if length <= cap else None
+        return _Response(response.status, response.reason, headers, body, length, digest.digest())
+
+    def _start_relay(self, response: UpstreamResponse, headers: Headers, pieces: list[bytes]) -> None:
+        """From here on the answer goes out as it comes, all but its last piece, which waits for the commit."""
+        self._relay = Relay()
+        for piece in pieces:
+            self._relay.push(piece)
+        answer = Relayed(response.status, response.reason, headers, response.content_length, self._relay.chunks())
+        self._answer(answer, None)
+
+    # ---- settle
+
+    async def _settle(self, outcome: _Response | _Failure) -> None:
+        self._executing = False
+        settlement = core.settle(_as_core(outcome), self._request.policy)
+        answer = self._first_answer(outcome)
+        patience = asyncio.get_running_loop().call_later(self._request.policy.settle_timeout, self._let_go, answer, None)
+        try:
+            transition = await self._write(settlement, outcome)
+        finally:
+            patience.cancel()
+        self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
+        if transition in {Transition.DONE, Transition.ALREADY}:
+            self._let_go(answer, settlement)
+        else:
+            self._tools.observer.stale_write(settlement_name(settlement))
+            await self._answer_stale(outcome)
+
+    async def _write(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
+        """Settle in the authority, again and again until it answers. Repeating is harmless: the owner token tells our own write."""
+        policy, lease, store = self._request.policy, self._lease, self._tools.store
+        match settlement:
+            case Complete():
+                assert isinstance(outcome, _Response), "only a response completes"
+                stored = outcome.stored()
+                return await self._until_answered(lambda: store.complete(lease, stored, policy.retention))
+            case Release(reason):
+                return await self._until_answered(lambda: store.release(lease, reason, policy.retention))
+            case Doubt(reason):
+                return await self._until_answered(lambda: store.doubt(lease, reason))
+            case _:
+                assert_never(settlement)
+
+    async def _until_answered(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
+        backoff = SETTLE_BACKOFF
+        while True:
+            try:
+                return (await write()).transition
+            except StoreUnavailable:
+                await self._tools.clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
+                backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
+
+    async def _answer_stale(self, outcome: _Response | _Failure) -> None:
+        """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is."""
+        if self._relay is not None:
+            self._relay.cut()
+        if self.reply.done():
+            return
+        try:
+            found = await self._tools.store.find(self._lease.key)
+        except StoreUnavailable:
+            found = None
+        if found is not None and found.status is Status.COMPLETED and found.response is not None and found.response.body is not None:
+            kept = found.response
+            self._answer(Replayed(kept.status, kept.reason, kept.headers, kept.body or b"", found.request_id), None)
+        else:
+            self._answer(self._unknown_answer(outcome), None)
+
+    # ---- answer
+
+    def _first_answer(self, outcome: _Response | _Failure) -> Answer:
+        match outcome:
+            case _Response(status, reason, headers, body):
+                return Passed(status, reason, headers, body or b"")
+            case NotSent():
+                exact = _UNREACHABLE.get(outcome.reason)
+                return Refused(Problem.UPSTREAM_UNREACHABLE, exact, retry_after=1, members={"reason": outcome.reason.value})
+            case InDoubt():
+                return self._unknown_answer(outcome)
+            case _:
+                assert_never(outcome)
+
+    def _unknown_answer(self, outcome: _Response | _Failure | None) -> Refused:
+        timed_out = isinstance(outcome, InDoubt) and outcome.reason in _TIMEOUTS
+        return Refused(Problem.OUTCOME_UNKNOWN, 504 if timed_out else 502)
+
+    def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
+        """Let the true answer out: whole, or the end of what is being relayed already."""
+        if self._relay is None:
+            self._answer(answer, settlement)
+        elif isinstance(answer, Passed):
+            self._relay.push(self._held_back)
+            self._held_back = b""
+            self._relay.end()
+        else:
+            self._relay.cut()
+
+    def _answer(self, answer: Answer, settlement: Settlement | None) -> None:
+        if self.reply.done():
+            return
+        reply = Reply(
+            self._label,
+            answer,
+            attempt=self._lease.attempt,
+            upstream_seconds=self._upstream_seconds,
+            upstream_status=self._upstream_status,
+        )
+        if settlement is not None:
+            reply = replace(reply, settlement=settlement_name(settlement), reason=settlement.reason)
+        self.reply.set_result(reply)
+
+
+def _as_core(outcome: _Response | _Failure) -> core.Outcome:
+    match outcome:
+        case _Response(status):
+            return core.Responded(status)
+        case NotSent():
+            return core.NotSent(outcome.reason.value)
+        case InDoubt():
+            return core.InDoubt(outcome.reason.value)
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,301 @@
+"""One guarded request's life: reserve, decide, execute or answer.
+
+The engine awaits a store, lets `gateway.core.decision` judge what is there, and carries out. It holds no rule of its own about
+states. Everything that is not pure comes in as an argument, so that the whole engine runs under a virtual clock and a seeded scheduler.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, assert_never
+from uuid import UUID
+
+from gateway.core.decision import (
+    Claim,
+    Decision,
+    Gone,
+    InProgress,
+    KeyMisuse,
+    Label,
+    Lapse,
+    Replay,
+    ReplayWithoutBody,
+    Unknown,
+    Unreadable,
+    decide,
+)
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status
+from gateway.core.policy import InFlight, OnStoreOutage
+from gateway.core.problems import Problem
+from gateway.engine.answers import Refused, Replayed, Reply
+from gateway.engine.attempt import Attempt, Tools
+from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.request import GuardedRequest
+from gateway.engine.unprotected import forward_unprotected
+from gateway.ports import StoreUnavailable, Transition, Upstream
+
+ROUNDS = 3
+"""How often a request looks again after another one was faster. Then somebody else is at it: `request-in-progress`."""
+
+MAX_WAITERS = 1000
+"""How many requests of this process may wait for another attempt's end; more of them get the conflict answer at once."""
+
+POLL_FIRST = 0.05
+POLL_LONGEST = 1.0
+RELEASE_BACKOFF = 0.1
+NOT_LANDED = UUID(int=0)
+
+
+class Engine:
+    """Guards requests. One for each process; attempts and their background work are its own and end with `drain`."""
+
+    def __init__(self, tools: Tools, upstreams: Mapping[str, Upstream], fingerprints: Fingerprints) -> None:
+        self._tools = tools
+        self._upstreams = upstreams
+        self._fingerprints = fingerprints
+        self._running: dict[RecordKey, Attempt] = {}
+        self._tasks: dict[asyncio.Task[None], Attempt | None] = {}
+        self._waiters = 0
+
+    def reconfigure(self, upstreams: Mapping[str, Upstream], fingerprints: Fingerprints) -> None:
+        """Use a new route map's upstreams and policies from the next request on; running attempts keep theirs."""
+        self._upstreams = upstreams
+        self._fingerprints = fingerprints
+
+    async def handle(self, request: GuardedRequest) -> Reply:
+        """Answer one request. Raises nothing; a cancelled call leaves a running attempt alone."""
+        clock = self._tools.clock
+        started = clock.boottime()
+        try:
+            found = await self._resolve(request)
+        except StoreUnavailable as unavailable:
+            if request.policy.on_store_outage is OnStoreOutage.FORWARD and not unavailable.may_have_landed:
+                return await forward_unprotected(self._tools, request, self._upstreams[request.upstream])
+            return Reply(
+                Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=clock.boottime() - started
+            )
+        store_seconds = clock.boottime() - started
+        if isinstance(found, Lease):
+            attempt = Attempt(self._tools, request, found, self._upstreams[request.upstream])
+            self._running[request.key] = attempt
+            self._own(self._run(request.key, attempt), attempt)
+            found = await asyncio.shield(attempt.reply)
+        return replace(found, store_seconds=store_seconds)
+
+    async def _run(self, key: RecordKey, attempt: Attempt) -> None:
+        try:
+            await attempt.run()
+        finally:
+            if self._running.get(key) is attempt:
+                del self._running[key]
+
+    # ---- reserve and decide
+
+    async def _resolve(self, request: GuardedRequest) -> Lease | Reply:
+        """Reserve, and look at what is there until it is an answer or ours to execute. At most ROUNDS rounds."""
+        sent = self._fingerprints.current(request.route_id, request.content)
+        found = await self._reserve(request, sent)
+        try:
+            for _ in range(ROUNDS):
+                if isinstance(found, Lease):
+                    return found
+                judged = await self._judge(request, sent, found)
+                if judged is not None:
+                    return judged
+                found = await self._reserve(request, sent)
+        except StoreUnavailable as unavailable:
+            # The record exists: forwarding without it could run the operation twice, whatever the route says of an outage.
+            raise StoreUnavailable(unavailable.store, unavailable.reason, may_have_landed=True) from unavailable
+        return found if isinstance(found, Lease) else Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
+
+    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record) -> Lease | Reply | None:
+        """Carry out what the core decides about a record that is there. None: somebody was faster, look again."""
+        decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
+        match decision:
+            case Claim():
+                return await self._claim(found, self._intent(request, sent))
+            case Lapse():
+                await self._tools.store.lapse(found)
+                return None
+            case InProgress() if request.policy.in_flight is InFlight.WAIT and self._waiters < MAX_WAITERS:
+                return await self._wait(request, sent)
+            case _:
+                return answer_found(decision)
+
+    def _intent(self, request: GuardedRequest, sent: Fingerprint) -> Intent:
+        """A fresh owner token for each statement: one that was lost can then never be taken for another's."""
+        return Intent(
+            request.key,
+            sent,
+            self._tools.randomness.token(),
+            request.route_id,
+            request.request_id,
+            request.method,
+            request.target,
+            request.policy.lease,
+            request.policy.max_execution,
+        )
+
+    async def _reserve(self, request: GuardedRequest, sent: Fingerprint) -> Lease | Record:
+        intent = self._intent(request, sent)
+        started = self._tools.clock.boottime()
+        try:
+            return await self._tools.store.reserve(intent)
+        except StoreUnavailable as unavailable:
+            if not unavailable.may_have_landed:
+                raise
+            lease = await self._after_lost_reply(intent, started, until=lambda seen: seen is not Transition.MISSING)
+            if lease is None:
+                raise
+            return lease
+        except asyncio.CancelledError:
+            self._own(self._release_lost(intent, started, lambda seen: seen is not Transition.MISSING))
+            raise
+
+    async def _claim(self, found: Record, intent: Intent) -> Lease | None:
+        started = self._tools.clock.boottime()
+        try:
+            return await self._tools.store.claim(found, intent)
+        except StoreUnavailable as unavailable:
+            if not unavailable.may_have_landed:
+                raise
+            lease = await self._after_lost_reply(intent, started, until=lambda _: False)
+            if lease is None:
+                raise
+            return lease
+        except asyncio.CancelledError:
+            self._own(self._release_lost(intent, started, lambda _: False))
+            raise
+
+    async def _after_lost_reply(self, intent: Intent, started: float, until: Callable[[Transition], bool]) -> Lease | None:
+        """Our statement may have landed. Either the record is seen to be ours, in progress and live, and we go on; or we answer 503,
+        having sent nothing upstream, and release in the background. Never both.
+        """
+        try:
+            found = await self._tools.store.find(intent.key)
+        except StoreUnavailable:
+            found = None
+        except asyncio.CancelledError:
+            self._own(self._release_lost(intent, started, until))
+            raise
+        if found is not None and found.owner == intent.owner and found.status is Status.IN_PROGRESS and found.lease_live:
+            return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease)
+        self._own(self._release_lost(intent, started, until))
+        return None
+
+    async def _release_lost(self, intent: Intent, started: float, until: Callable[[Transition], bool]) -> None:
+        """Release what may have landed or may land yet, until it is seen or two leases have passed: a blocked insert can land late."""
+        clock = self._tools.clock
+        lease = Lease(intent.key, NOT_LANDED, intent.owner, 0, started, intent.lease)
+        backoff = RELEASE_BACKOFF
+        while clock.boottime() < started + 2 * intent.lease:
+            try:
+                seen = (await self._tools.store.release(lease, "reserve_reply_lost", intent.lease)).transition
+            except StoreUnavailable:
+                seen = Transition.MISSING
+            if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and until(seen)):
+                return
+            await clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
+            backoff = min(intent.lease / 2, backoff * 2)
+
+    # ---- wait
+
+    async def _wait(self, request: GuardedRequest, sent: Fingerprint) -> Reply:
+        """Wait for the running attempt's end, at most `wait` seconds. A waiter replays or gets the conflict answer; it never executes."""
+        clock, poll = self._tools.clock, POLL_FIRST
+        deadline = clock.boottime() + request.policy.wait
+        self._waiters += 1
+        try:
+            while (remaining := deadline - clock.boottime()) > 0:
+                await self._end_of_attempt(request.key, min(poll, remaining), remaining)
+                poll = min(POLL_LONGEST, poll * 2)
+                found = await self._tools.store.find(request.key)
+                if found is None:
+                    break
+                decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
+                if isinstance(decision, Lapse):
+                    await self._tools.store.lapse(found)
+                elif isinstance(decision, Claim):
+                    break
+                elif not isinstance(decision, InProgress):
+                    return answer_found(decision)
+        finally:
+            self._waiters -= 1
+        return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
+
+    async def _end_of_attempt(self, key: RecordKey, poll: float, remaining: float) -> None:
+        """Until the attempt in this process has settled; for one elsewhere, a poll's time."""
+        attempt = self._running.get(key)
+        if attempt is None:
+            await self._tools.clock.sleep(poll)
+            return
+        try:
+            async with asyncio.timeout(remaining):
+                await attempt.settled.wait()
+        except TimeoutError:
+            return
+
+    # ---- lifetimes
+
+    def _own(self, work: Coroutine[Any, Any, None], attempt: Attempt | None = None) -> None:
+        """Run `work` as the process's own: no client's connection can cancel it, and `drain` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = attempt
+        task.add_done_callback(self._disown)
+
+    def _disown(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._tools.observer.background_failed("attempt", error)
+
+    @property
+    def in_flight(self) -> int:
+        """How many attempts and background releases this process still owes an end."""
+        return len(self._tasks)
+
+    async def drain(self, timeout: float, grace: float = 2.0) -> bool:
+        """Wait for all attempts to settle. After `timeout` seconds those at an upstream end in doubt at once, so that nobody has to wait
+        for their leases to lapse; after `grace` more the rest is given up. True if nothing was given up.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout)
+        for task, attempt in list(self._tasks.items()):
+            if attempt is None or attempt.executing:
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return not left
+
+
+def answer_found(decision: Decision) -> Reply:
+    """The answer to a decision that executes nothing."""
+    match decision:
+        case Replay(found, response):
+            body = response.body or b""
+            return Reply(Label.REPLAY, Replayed(response.status, response.reason, response.headers, body, found.request_id))
+        case ReplayWithoutBody(_, response):
+            members = {
+                "original_status": response.status,
+                "body_length": response.body_length,
+                "body_sha256": response.body_digest.hex(),
+            }
+            return Reply(Label.REPLAY_WITHOUT_BODY, Refused(Problem.RESPONSE_NOT_STORED, members=members))
+        case InProgress(_, retry_after):
+            return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=retry_after))
+        case KeyMisuse():
+            return Reply(Label.KEY_MISUSE, Refused(Problem.KEY_REUSED))
+        case Unknown(_, retry_after):
+            return Reply(Label.UNKNOWN, Refused(Problem.OUTCOME_UNKNOWN, retry_after=retry_after))
+        case Gone():
+            return Reply(Label.GONE, Refused(Problem.KEY_EXPIRED))
+        case Unreadable():
+            detail = "This record was written by a newer version of the gateway, which alone can compare requests with it."
+            return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=detail))
+        case Claim() | Lapse():
+            raise AssertionError("claims and lapses are carried out, not answered")
+        case _:
+            assert_never(decision)

@@ -1,0 +1,83 @@
+"""Holding leases: the fence before sending, and renewal while the owner lives.
+
+Trust runs from the *start* of the last acknowledged reserve or renewal, so that a slow round trip cannot stretch ownership, and on a
+clock that counts suspend. Past it nothing is sent. The database's clock alone decides when a lease lapses; ours only makes us stop
+trusting sooner.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from gateway.core.model import Lease
+from gateway.ports import Clock, Observer, Store, StoreUnavailable
+
+MARGIN = 0.1
+"""The part of a lease, at its end, in which its holder no longer trusts it."""
+
+LONGEST_TICK = 1.0
+
+
+@dataclass(slots=True)
+class _Held:
+    lease: Lease
+    due: float
+
+
+class LeaseKeeper:
+    """The leases that this process holds. `run` must run for as long as any is held; `on_tick` is called about once a second."""
+
+    def __init__(self, store: Store, clock: Clock, observer: Observer, on_tick: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._observer = observer
+        self._on_tick = on_tick
+        self._held: dict[bytes, _Held] = {}
+
+    def hold(self, lease: Lease) -> None:
+        """Start renewing a lease, every third of it."""
+        self._held[lease.owner] = _Held(lease, lease.started + lease.duration / 3)
+
+    def drop(self, lease: Lease) -> None:
+        """Stop renewing: the attempt is settled. Dropping twice is harmless."""
+        self._held.pop(lease.owner, None)
+
+    def trusted(self, lease: Lease) -> bool:
+        """Whether the holder may still send. Synchronous, so that nothing can come between the answer and the write."""
+        held = self._held.get(lease.owner)
+        return held is not None and self._clock.boottime() < held.lease.started + held.lease.duration * (1 - MARGIN)
+
+    async def run(self) -> None:
+        """Renew for ever. A failed renewal is counted and tried again at the next tick; nothing else depends on it."""
+        while True:
+            await self._clock.sleep(self._tick())
+            await self.renew_due()
+            if self._on_tick is not None:
+                await self._on_tick()
+
+    def _tick(self) -> float:
+        return (
+            min((held.lease.duration / 6 for held in self._held.values()), default=LONGEST_TICK / 2)
+            if len(self._held) < 64
+            else LONGEST_TICK / 2
+        )
+
+    async def renew_due(self) -> None:
+        """One statement for all leases that are due."""
+        started = self._clock.boottime()
+        due = [held.lease for held in self._held.values() if held.due <= started]
+        if not due:
+            return
+        try:
+            renewed = await self._store.renew(due)
+        except StoreUnavailable:
+            return  # counted by the store; due again at the next tick
+        for lease in due:
+            held = self._held.get(lease.owner)
+            if held is None:
+                continue
+            if lease.owner in renewed:
+                held.lease = replace(held.lease, started=started)
+                held.due = started + lease.duration / 3
+            else:
+                self._observer.stale_write("renew")
+                held.due = started + lease.duration / 6

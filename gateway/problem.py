@@ -1,0 +1,47 @@
+"""The only place that makes `application/problem+json` (RFC 9457)."""
+
+from collections.abc import Mapping
+
+import orjson
+
+from gateway.core.model import Headers
+from gateway.core.problems import Problem
+
+DEFAULT_BASE = "urn:idempotency-gateway:problem:"
+
+
+class ProblemWriter:
+    """Renders our own answers. `base` is put before each problem's word to make its `type` URI; an http(s) base is also linked to."""
+
+    def __init__(self, base: str = DEFAULT_BASE) -> None:
+        self._base = base
+
+    def render(
+        self,
+        problem: Problem,
+        *,
+        request_id: str,
+        status: int | None = None,
+        retry_after: int | None = None,
+        detail: str | None = None,
+        members: Mapping[str, object] | None = None,
+    ) -> tuple[int, Headers, bytes]:
+        """Status, header fields and body. `status` in the body always equals the real one (RFC 9457 section 3.1.2)."""
+        kind = problem.value
+        final = kind.status if status is None else status
+        document: dict[str, object] = {
+            "type": self._base + kind.slug,
+            "title": kind.title,
+            "status": final,
+            "detail": detail or kind.detail,
+            "instance": f"urn:request:{request_id}",
+        }
+        document.update(members or {})
+        headers: Headers = ((b"Content-Type", b"application/problem+json"), (b"Cache-Control", b"no-store"))
+        if retry_after is not None:
+            headers += ((b"Retry-After", b"%d" % retry_after),)
+        if self._base.startswith(("http://", "https://")):
+            headers += ((b"Link", f'<{self._base}{kind.slug}>; rel="describedby"'.encode()),)
+        if problem is Problem.PRINCIPAL_MISSING:
+            headers += ((b"WWW-Authenticate", b'Bearer realm="api"'),)
+        return final, headers, orjson.dumps(document)

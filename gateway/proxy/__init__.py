@@ -1,0 +1,1 @@
+"""The HTTP edge: aiohttp's server in front, the engine or a plain hop behind."""

@@ -1,0 +1,58 @@
+"""Reading a client's request body."""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import ClientError, web
+from aiohttp.web_request import BaseRequest
+
+from gateway.core.headers import first
+from gateway.core.model import Headers
+from gateway.wire import CONTINUE
+
+
+class ClientGone(Exception):
+    """The client hung up, or broke its own framing, before its request was whole: there was no request (RFC 9112 section 8)."""
+
+
+class BodyTooLarge(Exception):
+    """The body has more bytes than the route takes."""
+
+
+def expect_continue(request: BaseRequest, headers: Headers) -> None:
+    """Answer `Expect: 100-continue` once the body is really wanted: refusals by the head alone go out before it is sent."""
+    expected = first(headers, b"expect")
+    if (
+        expected is not None
+        and expected.strip().lower() == b"100-continue"
+        and request.version.minor == 1
+        and request.transport is not None
+    ):
+        request.transport.write(CONTINUE)
+
+
+async def read_body(request: BaseRequest, limit: int) -> bytes:
+    """The whole body. Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole."""
+    if not request.body_exists:
+        return b""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in stream_body(request):
+        size += len(chunk)
+        if size > limit:
+            raise BodyTooLarge
+        pieces.append(chunk)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def stream_body(request: BaseRequest) -> AsyncIterator[bytes]:
+    """The body in pieces as they come, with backpressure on the client."""
+    content = request.content
+    try:
+        while True:
+            chunk = await content.readany()
+            if chunk:
+                yield chunk
+            if content.at_eof():
+                return
+    except (ClientError, web.RequestPayloadError, ConnectionError) as error:
+        raise ClientGone from error

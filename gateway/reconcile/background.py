@@ -1,0 +1,91 @@
+"""Background work that every process runs: no leader to elect, since rows that others hold are skipped.
+
+* The sweeper turns lapsed leases into `unknown`. Each is logged and counted: a worker died, or lost Postgres for longer than a lease. After
+  (re)connecting it waits one lease first, so that owners who outlived an outage can renew.
+* The reaper deletes expired `completed` and `failed_retryable` records. It never touches `in_progress` or `unknown`.
+* The counter reads the figures for the gauges.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from gateway.ports import Clock, Maintenance, Observer, Randomness, StoreUnavailable
+
+SWEEP_EVERY = 1.0
+REAP_EVERY = 5.0
+COUNT_EVERY = 15.0
+BATCH = 500
+
+
+class Background:
+    """The periodic work of one process over one authority.
+
+    `connected_since` gives CLOCK_BOOTTIME of the last (re)connection to it, None while it is away.
+    """
+
+    def __init__(
+        self,
+        maintenance: Maintenance,
+        clock: Clock,
+        randomness: Randomness,
+        observer: Observer,
+        *,
+        connected_since: Callable[[], float | None],
+        longest_lease: Callable[[], float],
+    ) -> None:
+        self._maintenance = maintenance
+        self._clock = clock
+        self._randomness = randomness
+        self._observer = observer
+        self._connected_since = connected_since
+        self._longest_lease = longest_lease
+
+    async def run_sweeper(self) -> None:
+        """Sweep for ever, about every second."""
+        await self._every(SWEEP_EVERY, "sweep", self.sweep)
+
+    async def run_reaper(self) -> None:
+        """Reap for ever, about every five seconds."""
+        await self._every(REAP_EVERY, "reap", self.reap)
+
+    async def run_counter(self) -> None:
+        """Count for ever, about every fifteen seconds."""
+        await self._every(COUNT_EVERY, "count", self.count)
+
+    async def sweep(self) -> int:
+        """One sweep, in batches until nothing lapsed is left. Returns how many leases had lapsed."""
+        since = self._connected_since()
+        if since is None or self._clock.boottime() < since + self._longest_lease():
+            return 0
+        total = 0
+        while True:
+            swept = await self._maintenance.sweep(BATCH)
+            if swept:
+                self._observer.swept(swept)
+            total += len(swept)
+            if len(swept) < BATCH:
+                return total
+
+    async def reap(self) -> int:
+        """One reaping, in batches until nothing expired is left. Returns how many records were deleted."""
+        total = 0
+        while True:
+            count = await self._maintenance.reap(BATCH)
+            self._observer.reaped(count)
+            total += count
+            if count < BATCH:
+                return total
+
+    async def count(self) -> int:
+        self._observer.counted(await self._maintenance.counts())
+        return 0
+
+    async def _every(self, seconds: float, name: str, work: Callable[[], Awaitable[int]]) -> None:
+        """With jitter, so that processes do not run in step. A store that is away is counted by itself; anything else is reported."""
+        while True:
+            await self._clock.sleep(seconds * (0.5 + self._randomness.jitter()))
+            try:
+                await work()
+            except StoreUnavailable:
+                continue
+            except Exception as error:  # background work must outlive whatever one round meets
+                self._observer.background_failed(name, error)
