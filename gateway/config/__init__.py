@@ -1,0 +1,37 @@
+"""Configuration: a YAML file and the environment become one frozen `Config`, or all of their mistakes at once."""
+
+from gateway.config.load import load
+from gateway.config.mistakes import ConfigErrors, Mistake, Place
+from gateway.config.model import (
+    Admin,
+    Config,
+    DrainSettings,
+    Listener,
+    PostgresSettings,
+    RedisSettings,
+    TcpListener,
+    UnixListener,
+    UpstreamConfig,
+)
+from gateway.config.redact import redact
+from gateway.config.schema import json_schema
+from gateway.config.table import route_table
+
+__all__ = [
+    "Admin",
+    "Config",
+    "ConfigErrors",
+    "DrainSettings",
+    "Listener",
+    "Mistake",
+    "Place",
+    "PostgresSettings",
+    "RedisSettings",
+    "TcpListener",
+    "UnixListener",
+    "UpstreamConfig",
+    "json_schema",
+    "load",
+    "redact",
+    "route_table",
+]

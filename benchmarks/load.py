@@ -1,0 +1,109 @@
+"""A load generator that is cheaper than what it measures: prebuilt requests over keep-alive connections, one in flight on each."""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import cast
+
+BODY = b'{"account":"alice","amount":100,"currency":"EUR","description":"' + b"y" * 120 + b'"}'
+HEAD = (
+    b"POST %b HTTP/1.1\r\nHost: bench.test\r\nUser-Agent: load/1\r\nAccept: */*\r\nAuthorization: Bearer tenant-1\r\n"
+    b"Content-Type: application/json\r\nIdempotency-Key: %b\r\nContent-Length: %d\r\n\r\n"
+)
+
+
+@dataclass(slots=True)
+class Result:
+    """What one run saw. `latencies` are seconds, one for each answer."""
+
+    seconds: float = 0.0
+    statuses: Counter[int] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def requests(self) -> int:
+        return len(self.latencies)
+
+    @property
+    def rate(self) -> float:
+        return self.requests / self.seconds
+
+    def percentile(self, share: float) -> float:
+        """Latency in seconds below which `share` of the answers came."""
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, run: "_Run") -> None:
+        self.run = run
+        self.buffer = b""
+        self.sent = 0.0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.run.ended(self)
+
+    def send(self) -> None:
+        request = self.run.next_request()
+        assert self.transport is not None
+        if request is None:
+            self.transport.close()
+            return
+        self.sent = time.perf_counter()
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = self.buffer[:end].lower()
+        at = head.find(b"content-length:")
+        length = int(head[at + 15 :].partition(b"\r\n")[0]) if at >= 0 else 0
+        if len(self.buffer) < end + 4 + length:
+            return
+        self.run.result.latencies.append(time.perf_counter() - self.sent)
+        self.run.result.statuses[int(self.buffer[9:12])] += 1
+        self.buffer = b""
+        self.send()
+
+
+class _Run:
+    def __init__(self, requests: int, path: bytes, prefix: str, keys: int | None) -> None:
+        self.left = requests
+        self.path = path
+        self.prefix = prefix.encode()
+        self.keys = itertools.count() if keys is None else itertools.cycle(range(keys))
+        self.result = Result()
+        self.open = 0
+        self.done = asyncio.get_running_loop().create_future()
+
+    def next_request(self) -> bytes | None:
+        if self.left == 0:
+            return None
+        self.left -= 1
+        return HEAD % (self.path, b"%b-%012d" % (self.prefix, next(self.keys)), len(BODY)) + BODY
+
+    def ended(self, _: _Connection) -> None:
+        self.open -= 1
+        if self.open == 0 and not self.done.done():
+            self.done.set_result(None)
+
+
+async def load(port: int, *, connections: int, requests: int, prefix: str, keys: int | None = None, path: bytes = b"/v1/charges") -> Result:
+    """Send `requests` requests over `connections` connections. `keys` None: each has a new key; else so many keys in turn."""
+    run = _Run(requests, path, prefix, keys)
+    run.open = connections
+    started = time.perf_counter()
+    loop = asyncio.get_running_loop()
+    await asyncio.gather(*(loop.create_connection(lambda: _Connection(run), "127.0.0.1", port) for _ in range(connections)))
+    await run.done
+    run.result.seconds = time.perf_counter() - started
+    return run.result

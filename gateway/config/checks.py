@@ -1,0 +1,158 @@
+"""Mistakes that only show when several values are seen together. Each check skips what was already reported as broken."""
+
+from collections.abc import Mapping, Sequence
+
+from gateway.config.fields import (
+    AdminFields,
+    ConfigFields,
+    DrainFields,
+    IdempotencyFields,
+    KeyFields,
+    RouteFields,
+    TimeoutFields,
+    UpstreamFields,
+)
+from gateway.config.kinds import Reader, did_you_mean
+from gateway.config.model import UpstreamConfig
+from gateway.config.resolve import ResolvedRoute
+from gateway.config.shadow import shadowing
+from gateway.config.shapes import Section
+from gateway.config.units import format_duration
+from gateway.core.policy import ForwardKey, Policy
+
+
+def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
+    """Report every mistake between sections."""
+    _check_admin(reader, root)
+    _check_ids(reader, routes)
+    _check_upstreams(reader, root, routes)
+    _check_shadowing(reader, routes)
+    _check_scopes(reader, routes)
+    _check_drain(reader, root, upstreams, routes)
+    for one in routes:
+        if one.idempotency is not None and one.route.policy is not None:
+            _check_policy(reader, root, one.idempotency, one.route.policy)
+
+
+def _check_admin(reader: Reader, root: Section) -> None:
+    admin = root.sub(ConfigFields.ADMIN)
+    if not admin.sound(AdminFields.LISTEN):
+        return
+    listen = admin.get(AdminFields.LISTEN)
+    if admin.sound(AdminFields.TOKEN) and not listen.loopback and admin.get(AdminFields.TOKEN) is None:
+        reader.report(admin.place_of(AdminFields.TOKEN), f"is required, since {listen} can be reached from other machines")
+    if root.sound(ConfigFields.LISTEN) and str(root.get(ConfigFields.LISTEN)) == str(listen) and not str(listen).endswith(":0"):
+        reader.report(admin.place_of(AdminFields.LISTEN), f"{listen} is the address of `listen` too")
+
+
+def _check_ids(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
+    seen: dict[str, ResolvedRoute] = {}
+    for one in routes:
+        if one.section.sound(RouteFields.ID) and (first := seen.setdefault(one.route.id, one)) is not one:
+            line = first.section.place_of(RouteFields.ID).line
+            reader.report(one.section.place_of(RouteFields.ID), f"duplicate route id `{one.route.id}` (first in line {line})")
+
+
+def _check_upstreams(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
+    if not root.sound(ConfigFields.UPSTREAMS):
+        return
+    names = root.get(ConfigFields.UPSTREAMS)
+    for one in routes:
+        if one.section.sound(RouteFields.UPSTREAM) and one.route.upstream not in names:
+            message = f"unknown upstream `{one.route.upstream}`{did_you_mean(one.route.upstream, names)}"
+            reader.report(one.section.place_of(RouteFields.UPSTREAM), message)
+
+
+def _check_shadowing(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
+    readable = [one for one in routes if one.section.sound(RouteFields.PATH, RouteFields.METHODS)]
+    for index, later in enumerate(readable):
+        taking = shadowing([one.route for one in readable[:index]], later.route)
+        if taking:
+            places = {one.route: one.section.place.line for one in readable[:index]}
+            named = ", ".join(f"`{route.id}` (line {places[route]})" for route in taking)
+            reader.report(later.section.place_of(RouteFields.PATH), f"this route can never match: all of its requests go to {named}")
+
+
+def _check_scopes(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
+    """Records of one scope must not depend on the route that made them."""
+    seen: dict[str, ResolvedRoute] = {}
+    for one in routes:
+        section, policy = one.idempotency, one.route.policy
+        if (
+            section is None
+            or policy is None
+            or not section.sound(IdempotencyFields.PRINCIPAL, IdempotencyFields.KEY, IdempotencyFields.SCOPE)
+        ):
+            continue
+        if not one.section.sound(RouteFields.ID) or not _key_sound(section):
+            continue
+        first = seen.setdefault(policy.scope, one)
+        assert first.route.policy is not None
+        if _identity(first.route.policy) != _identity(policy):
+            place = (
+                section.place_of(IdempotencyFields.SCOPE)
+                if section.given(IdempotencyFields.SCOPE)
+                else one.section.place_of(RouteFields.ID)
+            )
+            reader.report(
+                place,
+                f"the scope `{policy.scope}` has another principal or other key settings in route `{first.route.id}` "
+                f"(line {first.section.place.line}); a scope means one thing",
+            )
+
+
+def _key_sound(section: Section) -> bool:
+    fields = (KeyFields.HEADER, KeyFields.REQUIRED, KeyFields.MODE, KeyFields.MIN_LENGTH, KeyFields.MAX_LENGTH)
+    return section.sub(IdempotencyFields.KEY).sound(*fields)
+
+
+def _identity(policy: Policy) -> tuple[object, ...]:
+    key = policy.key
+    principal = tuple(name.lower() for name in policy.principal)
+    return principal, key.header.lower(), key.required, key.mode, key.min_length, key.max_length
+
+
+def _check_drain(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
+    drain = root.sub(ConfigFields.DRAIN)
+    if not drain.sound(DrainFields.TIMEOUT) or not root.sound(ConfigFields.UPSTREAMS):
+        return
+    timeout = drain.get(DrainFields.TIMEOUT)
+    longest, what = 0.0, ""
+    for one in routes:
+        upstream = upstreams.get(one.route.upstream)
+        if upstream is None or not _total_sound(root, upstream.name):
+            continue
+        settle, words = 0.0, f"the total timeout of upstream `{upstream.name}`, {format_duration(upstream.total)}"
+        if one.route.policy is not None and one.idempotency is not None and one.idempotency.sound(IdempotencyFields.SETTLE_TIMEOUT):
+            settle = one.route.policy.settle_timeout
+            words += f", and the settle_timeout of route `{one.route.id}`, {format_duration(settle)}"
+        if upstream.total + settle > longest:
+            longest, what = upstream.total + settle, words
+    if timeout < longest:
+        message = f"{format_duration(timeout)} is too short for {what}; make it at least {format_duration(longest)}"
+        reader.report(drain.place_of(DrainFields.TIMEOUT), message)
+
+
+def _total_sound(root: Section, name: str) -> bool:
+    return root.get(ConfigFields.UPSTREAMS)[name].sub(UpstreamFields.TIMEOUTS).sound(TimeoutFields.TOTAL)
+
+
+def _check_policy(reader: Reader, root: Section, section: Section, policy: Policy) -> None:
+    names = IdempotencyFields
+    principal = section.place_of(names.PRINCIPAL)
+    if not section.given(names.PRINCIPAL):
+        reader.report(principal, "a guarded route names who asks: write [{header: Authorization}], or none for one scope for all callers")
+    secret_missing = root.sound(ConfigFields.DIGEST_SECRET) and root.get(ConfigFields.DIGEST_SECRET) is None
+    if secret_missing and policy.principal:
+        reader.report(principal, "a header principal needs `digest_secret`: credentials are kept as keyed digests only")
+    if secret_missing and policy.forward_key is ForwardKey.DERIVED:
+        reader.report(section.place_of(names.FORWARD_KEY), "derived keys need `digest_secret`")
+    key = section.sub(names.KEY)
+    if key.sound(KeyFields.MIN_LENGTH, KeyFields.MAX_LENGTH) and policy.key.min_length > policy.key.max_length:
+        wrong = KeyFields.MIN_LENGTH if key.given(KeyFields.MIN_LENGTH) else KeyFields.MAX_LENGTH
+        reader.report(key.place_of(wrong), f"min_length {policy.key.min_length} is greater than max_length {policy.key.max_length}")
+    both = sorted(policy.release_on & policy.doubt_on)
+    if both and section.sound(names.RELEASE_ON, names.DOUBT_ON):
+        wrong_list = names.DOUBT_ON if section.given(names.DOUBT_ON) else names.RELEASE_ON
+        statuses = ", ".join(map(str, both))
+        reader.report(section.place_of(wrong_list), f"{statuses} in both release_on and doubt_on; an outcome settles one way")

@@ -1,0 +1,261 @@
+"""The one table of everything that a configuration file may say. The loader, the JSON Schema and the tests of the examples read it.
+
+Defaults of a route's policy are those of `gateway.core.policy`; all others are here.
+"""
+
+from gateway.config import texts
+from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
+from gateway.config.model import Listener, Network, TcpListener
+from gateway.config.principal import PrincipalKind
+from gateway.config.shapes import Field, ListOf, MapOf, Section, Struct
+from gateway.core.policy import (
+    BodyMode,
+    FingerprintPolicy,
+    ForwardKey,
+    InFlight,
+    KeyMode,
+    KeyPolicy,
+    Limits,
+    OnExpired,
+    OnStoreOutage,
+    Policy,
+)
+
+_POLICY = Policy(scope="", principal=())
+_KEY = KeyPolicy()
+_FINGERPRINT = FingerprintPolicy()
+_LIMITS = Limits()
+
+_NAME = Text("a name", texts.name, texts.NAME_PATTERN)
+_HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
+_STATUSES = ListOf(Whole(100, 599))
+
+
+class KeyFields:
+    """`routes[].idempotency.key`."""
+
+    HEADER = Field("header", _HEADER, "The header field that holds the key.", _KEY.header)
+    REQUIRED = Field("required", Flag(), "Whether a request without a key is refused (400) or passed through unguarded.", _KEY.required)
+    MODE = Field(
+        "mode",
+        Choice({mode.value: mode for mode in KeyMode}),
+        "lenient: a quoted string or a bare token; strict: a quoted string; raw: visible ASCII.",
+        _KEY.mode,
+    )
+    MIN_LENGTH = Field("min_length", Whole(1, 255), "The least number of characters of a key.", _KEY.min_length)
+    MAX_LENGTH = Field("max_length", Whole(1, 255), "The greatest number of characters of a key.", _KEY.max_length)
+
+
+class FingerprintFields:
+    """`routes[].idempotency.fingerprint`."""
+
+    BODY = Field(
+        "body",
+        Choice({mode.value: mode for mode in BodyMode}, growing=True),
+        "Which part of the body counts; auto: JSON by its meaning, everything else by its bytes.",
+        _FINGERPRINT.body,
+    )
+    HEADERS = Field(
+        "headers",
+        ListOf(Text("a header name", lambda text: texts.header_name(text).lower(), texts.HEADER_PATTERN)),
+        "Header fields that are part of what a request means.",
+        _FINGERPRINT.headers,
+    )
+    IGNORE = Field(
+        "ignore",
+        ListOf(Text("a JSON pointer", texts.pointer, texts.POINTER_PATTERN)),
+        "JSON pointers (RFC 6901) to what may change between attempts.",
+        _FINGERPRINT.ignore,
+    )
+
+
+class LimitFields:
+    """`routes[].idempotency.limits`."""
+
+    REQUEST_BODY = Field("request_body", Size("1GiB"), "The largest request body that is taken.", _LIMITS.request_body)
+    RESPONSE_BODY = Field("response_body", Size("1GiB"), "The largest response body that is kept.", _LIMITS.response_body)
+
+
+_LATER_KEYS = dict.fromkeys(("json_pointer", "pointer", "body", "query", "cookie"), "a key is read from a header")
+
+
+class IdempotencyFields:
+    """`routes[].idempotency`, and `defaults`."""
+
+    SCOPE = Field("scope", _NAME, "The name under which keys live; routes that share it share keys. Default: the route's id.")
+    MODE = Field(
+        "mode", Choice({"enforce": "enforce"}, later=frozenset({"observe"})), "What the gateway does with its decisions.", "enforce"
+    )
+    DIALECT = Field("dialect", Choice({"ietf": "ietf"}, growing=True), "The wire form of the gateway's own answers.", "ietf")
+    KEY: Field[Section] = Field("key", Struct.of(KeyFields, _LATER_KEYS), "Where the key is, and which keys are good.")
+    PRINCIPAL = Field("principal", PrincipalKind(_HEADER), "Who asks: a list of sources such as {header: Authorization}, or none.")
+    FINGERPRINT: Field[Section] = Field("fingerprint", Struct.of(FingerprintFields), "What a request means: what must be equal in a retry.")
+    IN_FLIGHT = Field(
+        "in_flight",
+        Choice({choice.value: choice for choice in InFlight}, later=frozenset({"accepted"})),
+        "What a duplicate of a running request gets: 409 at once, or after waiting for the answer.",
+        _POLICY.in_flight,
+    )
+    WAIT = Field("wait", Duration("0s", "5m"), "How long a duplicate waits under `in_flight: wait`.", _POLICY.wait)
+    LEASE = Field("lease", Duration("100ms", "1h"), "How long a crashed process keeps a key; running ones renew it.", _POLICY.lease)
+    RETENTION = Field("retention", Duration("1s", "3650d"), "How long an answer is replayed, counted from completion.", _POLICY.retention)
+    ON_EXPIRED = Field(
+        "on_expired",
+        Choice({"execute": OnExpired.EXECUTE}, later=frozenset({"gone"})),
+        "What a request under an expired key gets.",
+        _POLICY.on_expired,
+    )
+    RELEASE_ON = Field(
+        "release_on",
+        _STATUSES,
+        "Statuses that prove that the upstream did not execute: the key stays free for a retry.",
+        tuple(sorted(_POLICY.release_on)),
+    )
+    DOUBT_ON = Field(
+        "doubt_on", _STATUSES, "Statuses after which it is unknown whether the upstream executed.", tuple(sorted(_POLICY.doubt_on))
+    )
+    ON_UNKNOWN = Field(
+        "on_unknown",
+        Choice({"reconcile": "reconcile"}, later=frozenset({"reexecute"})),
+        "What becomes of an attempt whose outcome is unknown.",
+        "reconcile",
+    )
+    ON_STORE_OUTAGE = Field(
+        "on_store_outage",
+        Choice({choice.value: choice for choice in OnStoreOutage}),
+        "What a request gets while Postgres is away: 503, or an unguarded run (gives the promise up).",
+        _POLICY.on_store_outage,
+    )
+    LIMITS: Field[Section] = Field("limits", Struct.of(LimitFields), "Body sizes.")
+    SETTLE_TIMEOUT = Field("settle_timeout", Duration("10ms", "1m"), "How long an answer is held for its commit.", _POLICY.settle_timeout)
+    STREAM = Field("stream", Flag(), "Relay answers as they come, all but the last chunk, instead of holding them.", _POLICY.stream)
+    FORWARD_KEY = Field(
+        "forward_key",
+        Choice({choice.value: choice for choice in ForwardKey}),
+        "Which key the upstream sees; derived: a keyed digest of scope and key.",
+        _POLICY.forward_key,
+    )
+
+
+class RouteFields:
+    """`routes[]`."""
+
+    ID = Field(
+        "id", Text("a route id", texts.route_id, texts.NAME_PATTERN), "The route's name in metrics, logs and records.", required=True
+    )
+    METHODS = Field(
+        "methods",
+        ListOf(Text("a method", texts.method, texts.METHOD_PATTERN), at_least=1),
+        "HTTP methods. Default: POST and PATCH for a guarded route, any for an unguarded one.",
+    )
+    PATH = Field(
+        "path",
+        Text("a path pattern", texts.path_pattern, r"^/"),
+        "Literals, {parameters} that fill one segment, and a closing /** for zero or more further segments.",
+        required=True,
+    )
+    UPSTREAM = Field("upstream", _NAME, "A name among `upstreams`.", required=True)
+    IDEMPOTENCY: Field[Section] = Field(
+        "idempotency", Struct.of(IdempotencyFields), "How the route is guarded. Without it requests pass straight through."
+    )
+
+
+class TimeoutFields:
+    """`upstreams.<name>.timeouts`."""
+
+    CONNECT = Field("connect", Duration("1ms", "5m"), "For a connection: resolving, connecting, TLS.", 2.0)
+    FIRST_BYTE = Field("first_byte", Duration("1ms", "1h"), "From the request's end to the response's head.", 30.0)
+    READ_IDLE = Field("read_idle", Duration("1ms", "1h"), "Between two pieces of a response.", 30.0)
+    TOTAL = Field("total", Duration("1ms", "24h"), "For the whole exchange.", 60.0)
+
+
+class UpstreamFields:
+    """`upstreams.<name>`."""
+
+    URL = Field("url", Text("a URL", texts.upstream_url, r"^https?://"), "http://host:port or https://host:port.", required=True)
+    TIMEOUTS: Field[Section] = Field("timeouts", Struct.of(TimeoutFields), "How long each step may take.")
+    MAX_EXECUTION = Field("max_execution", Duration("0s", "7d"), "After this the upstream has surely finished or dropped a request.", 120.0)
+    KEEPALIVE = Field("keepalive", Duration("0s", "1h"), "How long an idle connection is kept; less than the upstream keeps it.", 4.0)
+    MAX_CONNECTIONS = Field("max_connections", Whole(1, 65535), "Connections of one process to this upstream.", 256)
+
+
+_ADDRESS: Text[Listener] = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", texts.listener)
+
+
+class AdminFields:
+    """`admin`."""
+
+    LISTEN = Field("listen", _ADDRESS, "Where health, metrics and the admin API are served.", TcpListener("127.0.0.1", 9464))
+    TOKEN = Field("token", Text("text", texts.admin_token, secret=True), "Bearer token; required off loopback.", twin=True)
+
+
+class PostgresFields:
+    """`postgres`."""
+
+    DSN = Field("dsn", Text("text", texts.postgres_dsn, secret=True), "postgresql://user:password@host:5432/db.", required=True, twin=True)
+    POOL_SIZE = Field("pool_size", Whole(1, 1000), "Connections of one process.", 8)
+    TIMEOUT = Field("timeout", Duration("10ms", "1m"), "For one statement, waiting for a connection included.", 2.0)
+    PREPARED_STATEMENTS = Field("prepared_statements", Flag(), "false behind a pooler in transaction mode.", default=True)
+    ALLOW_UNSAFE = Field(
+        "allow_unsafe",
+        ListOf(Choice({word: word for word in ("fsync_off", "synchronous_commit_off", "in_recovery")})),
+        "Server settings that would otherwise be refused, since they can lose a committed record.",
+        (),
+    )
+
+
+class RedisFields:
+    """`redis`."""
+
+    URL = Field("url", Text("text", texts.redis_url, secret=True), "redis://host:6379/0; empty: Postgres alone.", twin=True)
+    TIMEOUT = Field("timeout", Duration("1ms", "10s"), "For one command; then Postgres answers alone.", 0.1)
+    LEASE = Field("lease", Duration("100ms", "5m"), "How long a key is marked as running; much shorter than a route's lease.", 5.0)
+    REPLAY_TTL = Field("replay_ttl", Duration("1s", "7d"), "How long a completed answer is kept at most.", 900.0)
+    MAX_VALUE = Field("max_value", Size("64MiB"), "Answers with more bytes are not kept in Redis.", 64 * 1024)
+
+
+class DrainFields:
+    """`drain`."""
+
+    DELAY = Field("delay", Duration("0s", "10m"), "On SIGTERM: how long to go on accepting while not ready.", 5.0)
+    TIMEOUT = Field("timeout", Duration("0s", "25h"), "Then: how long running requests may take.", 75.0)
+
+
+class ConfigFields:
+    """The file itself."""
+
+    LISTEN = Field("listen", _ADDRESS, "Where requests are taken.", TcpListener("0.0.0.0", 8080))  # noqa: S104 - a proxy serves every interface
+    ADMIN: Field[Section] = Field("admin", Struct.of(AdminFields), "The second listener: health, metrics, admin API.")
+    WORKERS = Field("workers", Whole(1, 256), "Processes.", 1)
+    TRUSTED_PROXIES: Field[tuple[Network, ...]] = Field(
+        "trusted_proxies", ListOf(Text("a network", texts.network)), "Networks whose forwarded headers are believed.", ()
+    )
+    POSTGRES: Field[Section] = Field("postgres", Struct.of(PostgresFields), "The authority for every record.", required=True)
+    REDIS: Field[Section] = Field("redis", Struct.of(RedisFields), "The hot path.")
+    DIGEST_SECRET = Field(
+        "digest_secret",
+        Text("text of 16 characters or more", texts.digest_secret, secret=True),
+        "The secret under which credentials and fingerprints are digested. Must never change while records live.",
+        twin=True,
+    )
+    PROBLEM_BASE = Field(
+        "problem_base",
+        Text("an absolute URI", texts.problem_base),
+        "The start of the `type` of every problem document.",
+        "urn:idempotency-gateway:problem:",
+    )
+    ACCESS_LOG = Field("access_log", Flag(), "One JSON line for each request.", default=True)
+    DRAIN: Field[Section] = Field("drain", Struct.of(DrainFields), "How a process stops.")
+    UPSTREAMS = Field("upstreams", MapOf(_NAME, Struct.of(UpstreamFields)), "The APIs behind the gateway, by name.", required=True)
+    DEFAULTS: Field[Section] = Field(
+        "defaults", Struct.of(IdempotencyFields), "Fields of `idempotency` for routes that do not say otherwise."
+    )
+    ROUTES = Field(
+        "routes",
+        ListOf(Struct.of(RouteFields), at_least=1, unique=False, keep=True),
+        "The route map; the first match counts.",
+        required=True,
+    )
+
+
+CONFIG = Struct.of(ConfigFields)

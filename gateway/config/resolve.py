@@ -1,0 +1,156 @@
+"""From the sections of a file to the values of the model. Nothing here judges: `checks` and `warnings` do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.config.fields import (
+    AdminFields,
+    ConfigFields,
+    DrainFields,
+    FingerprintFields,
+    IdempotencyFields,
+    KeyFields,
+    LimitFields,
+    PostgresFields,
+    RedisFields,
+    RouteFields,
+    TimeoutFields,
+    UpstreamFields,
+)
+from gateway.config.mistakes import Mistake
+from gateway.config.model import Admin, Config, DrainSettings, PostgresSettings, RedisSettings, UpstreamConfig
+from gateway.config.shapes import Section
+from gateway.core.policy import FingerprintPolicy, KeyPolicy, Limits, Policy, Route
+
+GUARDED_METHODS = ("POST", "PATCH")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRoute:
+    """A route, where it was written, and its policy section with `defaults` filled in (None: unguarded).
+
+    Fields whose mistakes were reported hold their defaults in `route`; ask the sections whether a field is sound.
+    """
+
+    route: Route
+    section: Section
+    idempotency: Section | None
+
+
+def resolve_upstream(name: str, section: Section) -> UpstreamConfig:
+    timeouts = section.sub(UpstreamFields.TIMEOUTS)
+    return UpstreamConfig(
+        name=name,
+        url=section.get(UpstreamFields.URL),
+        connect=timeouts.get(TimeoutFields.CONNECT),
+        first_byte=timeouts.get(TimeoutFields.FIRST_BYTE),
+        read_idle=timeouts.get(TimeoutFields.READ_IDLE),
+        total=timeouts.get(TimeoutFields.TOTAL),
+        max_execution=section.get(UpstreamFields.MAX_EXECUTION),
+        keepalive=section.get(UpstreamFields.KEEPALIVE),
+        max_connections=section.get(UpstreamFields.MAX_CONNECTIONS),
+    )
+
+
+def resolve_routes(root: Section, upstreams: Mapping[str, UpstreamConfig]) -> tuple[ResolvedRoute, ...]:
+    defaults = root.sub(ConfigFields.DEFAULTS)
+    return tuple(_resolve_route(section, defaults, upstreams) for section in root.get(ConfigFields.ROUTES) or ())
+
+
+def _resolve_route(section: Section, defaults: Section, upstreams: Mapping[str, UpstreamConfig]) -> ResolvedRoute:
+    guarded = section.given(RouteFields.IDEMPOTENCY)
+    idempotency = section.sub(RouteFields.IDEMPOTENCY).over(defaults) if guarded else None
+    upstream = upstreams.get(section.get(RouteFields.UPSTREAM))
+    max_execution = UpstreamFields.MAX_EXECUTION.default if upstream is None else upstream.max_execution
+    assert max_execution is not None
+    route_id = section.get(RouteFields.ID)
+    methods = section.get(RouteFields.METHODS)
+    return ResolvedRoute(
+        Route(
+            id=route_id,
+            path=section.get(RouteFields.PATH),
+            upstream=section.get(RouteFields.UPSTREAM),
+            methods=frozenset(methods or (GUARDED_METHODS if guarded else ())),
+            policy=None if idempotency is None else _policy(idempotency, route_id, max_execution),
+        ),
+        section,
+        idempotency,
+    )
+
+
+def _policy(section: Section, route_id: str, max_execution: float) -> Policy:
+    names = IdempotencyFields
+    key, fingerprint, limits = section.sub(names.KEY), section.sub(names.FINGERPRINT), section.sub(names.LIMITS)
+    release_on, doubt_on = section.get(names.RELEASE_ON), section.get(names.DOUBT_ON)
+    return Policy(
+        scope=section.get(names.SCOPE) or route_id,
+        principal=section.get(names.PRINCIPAL) or (),
+        key=KeyPolicy(
+            header=key.get(KeyFields.HEADER),
+            required=key.get(KeyFields.REQUIRED),
+            mode=key.get(KeyFields.MODE),
+            min_length=key.get(KeyFields.MIN_LENGTH),
+            max_length=key.get(KeyFields.MAX_LENGTH),
+        ),
+        fingerprint=FingerprintPolicy(
+            body=fingerprint.get(FingerprintFields.BODY),
+            headers=fingerprint.get(FingerprintFields.HEADERS),
+            ignore=fingerprint.get(FingerprintFields.IGNORE),
+        ),
+        in_flight=section.get(names.IN_FLIGHT),
+        wait=section.get(names.WAIT),
+        lease=section.get(names.LEASE),
+        retention=section.get(names.RETENTION),
+        on_expired=section.get(names.ON_EXPIRED),
+        release_on=frozenset(release_on),
+        doubt_on=frozenset(doubt_on),
+        on_store_outage=section.get(names.ON_STORE_OUTAGE),
+        limits=Limits(limits.get(LimitFields.REQUEST_BODY), limits.get(LimitFields.RESPONSE_BODY)),
+        settle_timeout=section.get(names.SETTLE_TIMEOUT),
+        stream=section.get(names.STREAM),
+        forward_key=section.get(names.FORWARD_KEY),
+        max_execution=max_execution,
+    )
+
+
+def resolve_config(
+    root: Section, upstreams: Mapping[str, UpstreamConfig], routes: tuple[Route, ...], warnings: tuple[Mistake, ...]
+) -> Config:
+    """The whole, for a root section without any mistake."""
+    admin, postgres, drain = root.sub(ConfigFields.ADMIN), root.sub(ConfigFields.POSTGRES), root.sub(ConfigFields.DRAIN)
+    dsn, allow_unsafe = postgres.get(PostgresFields.DSN), postgres.get(PostgresFields.ALLOW_UNSAFE)
+    assert dsn is not None
+    return Config(
+        listen=root.get(ConfigFields.LISTEN),
+        admin=Admin(admin.get(AdminFields.LISTEN), admin.get(AdminFields.TOKEN)),
+        workers=root.get(ConfigFields.WORKERS),
+        trusted_proxies=root.get(ConfigFields.TRUSTED_PROXIES),
+        postgres=PostgresSettings(
+            dsn=dsn,
+            pool_size=postgres.get(PostgresFields.POOL_SIZE),
+            timeout=postgres.get(PostgresFields.TIMEOUT),
+            prepared_statements=postgres.get(PostgresFields.PREPARED_STATEMENTS),
+            allow_unsafe=frozenset(allow_unsafe),
+        ),
+        redis=_redis(root.sub(ConfigFields.REDIS)),
+        digest_secret=root.get(ConfigFields.DIGEST_SECRET),
+        problem_base=root.get(ConfigFields.PROBLEM_BASE),
+        access_log=root.get(ConfigFields.ACCESS_LOG),
+        drain=DrainSettings(drain.get(DrainFields.DELAY), drain.get(DrainFields.TIMEOUT)),
+        upstreams=upstreams,
+        routes=routes,
+        warnings=warnings,
+    )
+
+
+def _redis(section: Section) -> RedisSettings | None:
+    url = section.get(RedisFields.URL)
+    if url is None:
+        return None
+    return RedisSettings(
+        url=url,
+        timeout=section.get(RedisFields.TIMEOUT),
+        lease=section.get(RedisFields.LEASE),
+        replay_ttl=section.get(RedisFields.REPLAY_TTL),
+        max_value=section.get(RedisFields.MAX_VALUE),
+    )

@@ -1,0 +1,219 @@
+"""One process's life: start, serve, reload, drain, stop.
+
+A stop (SIGTERM or SIGINT) drains: not ready at once, so that load balancers turn away; serve on for `drain.delay`; stop accepting; let
+requests finish and settle, at most `drain.timeout`; exit 0. A second signal ends it now: attempts that were cut become `unknown` when
+their leases lapse, and nobody runs them again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from aiohttp import http_parser, web
+
+from gateway.admin import AdminPorts, make_admin, start_admin
+from gateway.config import Admin, Config, ConfigErrors, UnixListener, load, redact
+from gateway.observe import logs
+from gateway.ports import StoreUnavailable
+from gateway.problem import ProblemWriter
+from gateway.proxy.listener import ProxyServer
+from gateway.server.assembly import Gateway, assemble
+from gateway.server.sockets import ListenError, listen
+from gateway.server.startup import Refused, Unavailable, verify
+
+EXIT_OK, EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 0, 1, 69, 78
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a supervisor told this process: it shares the listening port, and its admin listener is a private socket."""
+
+    index: int
+    socket: str
+    parent: int | None
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> "Worker | None":
+        """Read the supervisor's word from the environment; None for a process that runs alone."""
+        if "GATEWAY_WORKER" not in env:
+            return None
+        parent = env.get("GATEWAY_WORKER_PARENT_FD")
+        return cls(int(env["GATEWAY_WORKER"]), env["GATEWAY_WORKER_SOCKET"], int(parent) if parent else None)
+
+
+def serve(config_path: Path, *, accept_scope_change: bool) -> int:
+    """Run one process until it is told to stop. Returns its exit code; prints mistakes to stderr, never a traceback for them."""
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        print(
+            "aiohttp's compiled parser is missing; its Python stand-in accepts requests that hide others. Reinstall aiohttp.",
+            file=sys.stderr,
+        )
+        return EXIT_FAILURE
+    try:
+        config = load(config_path, os.environ)
+    except ConfigErrors as errors:
+        print(errors, file=sys.stderr)
+        return EXIT_CONFIG
+    logs.configure("INFO")
+    for warning in config.warnings:
+        _log.warning("%s", warning)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Process(config_path, config, Worker.of(os.environ)).run(accept_scope_change=accept_scope_change))
+
+
+class _Process:
+    def __init__(self, config_path: Path, config: Config, worker: Worker | None) -> None:
+        self._path = config_path
+        self._config = config
+        self._worker = worker
+        self._stop = asyncio.Event()
+        self._draining = False
+        self._reloads: set[asyncio.Task[Sequence[str]]] = set()
+        self._reloading = asyncio.Lock()
+
+    async def run(self, *, accept_scope_change: bool) -> int:
+        gateway = assemble(self._config)
+        self._watch_signals(gateway)
+        try:
+            if gateway.link is not None:
+                await gateway.link.start()
+            await verify(gateway, accept_scope_change=accept_scope_change)
+            await self._serve(gateway)
+        except Unavailable as error:
+            _log.error("%s", error)
+            return EXIT_UNAVAILABLE
+        except Refused as refused:
+            for problem in refused.problems:
+                _log.error("%s", problem)
+            return EXIT_CONFIG
+        except (ListenError, OSError) as error:
+            _log.error("%s", error)
+            return EXIT_UNAVAILABLE
+        finally:
+            await gateway.close()
+        return EXIT_OK
+
+    async def _serve(self, gateway: Gateway) -> None:
+        loop = asyncio.get_running_loop()
+        proxy_server = ProxyServer(gateway.proxy, ProblemWriter(self._config.problem_base), gateway.observer.malformed_request)
+        sock = listen(self._config.listen, shared=self._worker is not None)
+        if isinstance(self._config.listen, UnixListener):
+            server = await loop.create_unix_server(proxy_server, sock=sock, backlog=2048)
+        else:
+            server = await loop.create_server(proxy_server, sock=sock, backlog=2048)
+        admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token))
+        running = [
+            loop.create_task(work, name=name)
+            for name, work in {
+                "keeper": gateway.keeper.run(),
+                "sweeper": gateway.background.run_sweeper(),
+                "reaper": gateway.background.run_reaper(),
+                "counter": gateway.background.run_counter(),
+                "parent": self._watch_parent(),
+            }.items()
+        ]
+        stop = loop.create_task(self._stop.wait(), name="stop")
+        _log.info("Serving on %s, admin on %s", self._config.listen, self._admin().listen)
+        try:
+            done, _ = await asyncio.wait([stop, *running], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                _log.error("The %s ended: %s", task.get_name(), task.exception())
+            await self._drain(gateway, server, proxy_server)
+        finally:
+            for task in [stop, *running]:
+                task.cancel()
+            await asyncio.gather(stop, *running, return_exceptions=True)
+            await admin.cleanup()
+
+    # ---- drain
+
+    async def _drain(self, gateway: Gateway, server: asyncio.Server, proxy_server: web.Server) -> None:
+        drain = self._config.drain
+        self._draining = True
+        _log.info("Draining: serving on for %g s", drain.delay)
+        await asyncio.sleep(drain.delay)
+        deadline = asyncio.get_running_loop().time() + drain.timeout
+        gateway.proxy.closing = True
+        server.close()
+        proxy_server.pre_shutdown()
+        while proxy_server.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - aiohttp tells no end of connections
+            await asyncio.sleep(0.02)
+        clean = await gateway.engine.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+        await proxy_server.shutdown(1.0)
+        if clean:
+            _log.info("Drained: nothing was cut")
+        else:
+            _log.warning("Drained: some records could not be settled in time and will become unknown")
+
+    def _watch_signals(self, gateway: Gateway) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload, gateway)
+
+    def _told_to_stop(self) -> None:
+        if self._stop.is_set():
+            _log.warning("Told to stop twice: stopping now")
+            os._exit(EXIT_FAILURE)
+        self._stop.set()
+
+    async def _watch_parent(self) -> None:
+        """A worker outlives its supervisor by no more than a drain: the pipe that both hold ends when the supervisor does."""
+        if self._worker is None or self._worker.parent is None:
+            await asyncio.Event().wait()
+            return
+        reader = asyncio.StreamReader()
+        with open(self._worker.parent, "rb", buffering=0) as pipe:  # noqa: ASYNC230 - an inherited pipe, handed straight to the event loop
+            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+            with contextlib.suppress(OSError):
+                await reader.read()
+        self._stop.set()
+
+    # ---- admin and reload
+
+    def _admin(self) -> Admin:
+        """A worker's own admin listener is private to its supervisor, which asks for the token itself."""
+        return self._config.admin if self._worker is None else Admin(UnixListener(self._worker.socket), None)
+
+    def _ports(self, gateway: Gateway) -> AdminPorts:
+        async def readiness() -> Mapping[str, str | None]:
+            return {"postgres": await gateway.authority.ready(), "draining": "shutting down" if self._draining else None}
+
+        async def config() -> object:
+            return redact(gateway.config)
+
+        async def reload() -> Sequence[str]:
+            return await self._reload(gateway)
+
+        return AdminPorts(readiness, gateway.observer.exposition, config, reload)
+
+    def _told_to_reload(self, gateway: Gateway) -> None:
+        task = asyncio.get_running_loop().create_task(self._reload(gateway), name="reload")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self, gateway: Gateway) -> Sequence[str]:
+        """Read the file again and swap routes; with any mistake the old ones stay in force, which the metrics show."""
+        async with self._reloading:
+            try:
+                config = load(self._path, os.environ)
+                mistakes = await gateway.reconfigure(config)
+            except ConfigErrors as errors:
+                mistakes = str(errors).splitlines()
+            except StoreUnavailable as error:
+                mistakes = [f"the registry of scopes cannot be asked: {error}"]
+            gateway.observer.reloaded(successful=not mistakes)
+            for mistake in mistakes:
+                _log.error("Reload refused: %s", mistake)
+            if not mistakes:
+                _log.info("Reloaded %s", self._path)
+            return mistakes

@@ -1,0 +1,69 @@
+"""Listening sockets."""
+
+import contextlib
+import socket
+import stat
+from pathlib import Path
+
+from gateway.config import Listener, TcpListener, UnixListener
+
+BACKLOG = 2048
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message says which and why."""
+
+
+def listen(listener: Listener, *, shared: bool = False) -> socket.socket:
+    """A listening socket. `shared`: several processes listen on one port (SO_REUSEPORT). Raises `ListenError`."""
+    try:
+        match listener:
+            case TcpListener(host, port):
+                return _listen_tcp(host, port, shared=shared)
+            case UnixListener(path):
+                return _listen_unix(Path(path))
+    except OSError as error:
+        raise ListenError(f"cannot listen on {listener}: {error.strerror or error}") from error
+
+
+def _listen_tcp(host: str, port: int, *, shared: bool) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _listen_unix(path: Path) -> socket.socket:
+    """A socket file that nobody listens on any more is replaced; one that answers is somebody else's."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+            path.unlink()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(path))
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

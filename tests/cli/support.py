@@ -1,0 +1,57 @@
+"""The command, run as its users run it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+MODULE = (sys.executable, "-m", "gateway")
+
+LEAST = """\
+digest_secret: 0123456789abcdef
+postgres: {dsn: "${DSN:-postgresql://127.0.0.1:1/gateway}"}
+upstreams: {payments: {url: "http://payments:8000"}}
+routes:
+  - {id: charge, path: /v1/charges, upstream: payments, idempotency: {principal: [{header: X-Account}]}}
+  - {id: rest, path: /**, upstream: payments}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended. No command of these tests may ever show a traceback."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    command: tuple[str, ...] = MODULE,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+) -> Done:
+    """Run the command to its end, with none of the caller's GATEWAY_ variables."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    done = subprocess.run(
+        [*command, *map(str, arguments)],
+        env={**clean, "COLUMNS": "120", **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    result = Done(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+    assert "Traceback" not in result.err, result.err
+    return result
+
+
+def write(folder: Path, text: str = LEAST) -> Path:
+    path = folder / "gateway.yaml"
+    path.write_text(text)
+    return path

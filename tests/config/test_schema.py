@@ -1,0 +1,134 @@
+"""The JSON Schema of the file."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.config import json_schema
+from gateway.config.fields import CONFIG
+from gateway.config.shapes import ListOf, MapOf, Struct
+from tests.config.support import HEAD, ROUTES
+from tests.config.test_load import FULL, LEAST
+
+SCHEMA: dict[str, Any] = json.loads(json.dumps(json_schema()))
+EXAMPLES = sorted((Path(__file__).parents[2] / "config").glob("*.yaml"))
+TYPES: dict[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+
+
+def accepts(schema: dict[str, Any], value: Any) -> bool:
+    """The part of JSON Schema that ours uses. A keyword that it does not know is an error, so that none is passed over."""
+    return all(_keyword(schema, name, wanted, value) for name, wanted in schema.items())
+
+
+def _keyword(schema: dict[str, Any], name: str, wanted: Any, value: Any) -> bool:
+    match name:
+        case "$schema" | "$defs" | "title" | "description" | "default" | "x-minimum" | "x-maximum":
+            return True
+        case "$ref":
+            return accepts(SCHEMA["$defs"][wanted.removeprefix("#/$defs/")], value)
+        case "type":
+            return isinstance(value, TYPES[wanted]) and not (wanted == "integer" and isinstance(value, bool))
+        case "anyOf":
+            return any(accepts(one, value) for one in wanted)
+        case "allOf":
+            return all(accepts(one, value) for one in wanted)
+        case "enum" | "const":
+            return value in (wanted if name == "enum" else [wanted])
+        case "pattern":
+            return not isinstance(value, str) or re.search(wanted, value) is not None
+        case "minimum" | "maximum":
+            return not isinstance(value, int) or (int(wanted) <= value if name == "minimum" else value <= int(wanted))
+        case "items":
+            return not isinstance(value, list) or all(accepts(wanted, item) for item in value)
+        case "minItems":
+            return not isinstance(value, list) or len(value) >= int(wanted)
+        case "uniqueItems":
+            return not isinstance(value, list) or all(item not in value[:index] for index, item in enumerate(value))
+        case _:
+            return not isinstance(value, dict) or _object_keyword(schema, name, wanted, value)
+
+
+def _object_keyword(schema: dict[str, Any], name: str, wanted: Any, value: dict[str, Any]) -> bool:
+    match name:
+        case "required":
+            return all(key in value for key in wanted)
+        case "minProperties":
+            return len(value) >= int(wanted)
+        case "properties":
+            return all(accepts(wanted[key], item) for key, item in value.items() if key in wanted)
+        case "propertyNames":
+            return all(accepts(wanted, key) for key in value)
+        case "additionalProperties":
+            extra = [item for key, item in value.items() if key not in schema.get("properties", {})]
+            return all(wanted is not False and accepts(wanted, item) for item in extra)
+        case _:
+            raise AssertionError(f"unknown keyword {name}")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_fit(path: Path) -> None:
+    """Every example route map is valid under the schema, variables and all."""
+    assert accepts(SCHEMA, yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize("text", [LEAST, FULL, HEAD + ROUTES])
+def test_what_loads_fits(text: str) -> None:
+    """Files that load are valid under the schema."""
+    assert accepts(SCHEMA, yaml.safe_load(text))
+
+
+WRONG = [
+    ("workers: 1", "workers: many"),
+    ("workers: 1", "wrokers: 1"),
+    ("lease: 30s", "lease: 30"),
+    ("lease: 30s", "lease: 30 s"),
+    ("in_flight: wait", "in_flight: accepted"),
+    ("stream: true", "stream: 1"),
+    ("principal: none", "principal: any"),
+    ("principal: none", "principal: [{jwt: {claim: sub}}]"),
+    ("release_on: [429]", "release_on: [429, 429]"),
+    ("release_on: [429]", "release_on: [99]"),
+    ("dsn: ", "dns: "),
+    ("url: ", "urls: "),
+]
+
+
+@pytest.mark.parametrize(("good", "bad"), WRONG)
+def test_what_an_editor_can_tell_is_refused(good: str, bad: str) -> None:
+    """Unknown keys, wrong types, units, words and missing values are wrong under the schema too."""
+    text = HEAD + ROUTES + "      lease: 30s\n      in_flight: wait\n      stream: true\n      release_on: [429]\nworkers: 1\n"
+    assert good in text
+    assert accepts(SCHEMA, yaml.safe_load(text))
+    assert not accepts(SCHEMA, yaml.safe_load(text.replace(good, bad)))
+
+
+def test_every_field_is_described() -> None:
+    """The schema has one described property for each field of the table, its default, and one for each twin."""
+    _compare(CONFIG, SCHEMA)
+    idempotency = SCHEMA["properties"]["routes"]["items"]["properties"]["idempotency"]["properties"]
+    assert idempotency["lease"]["default"] == "30s"
+    assert idempotency["limits"]["properties"]["response_body"]["default"] == "8MiB"
+    assert idempotency["doubt_on"]["default"] == [408, 502, 503, 504]
+    assert "default" not in idempotency["principal"]
+
+
+def _compare(struct: Struct, schema: dict[str, Any]) -> None:
+    names = {name for field in struct.table for name in ((field.name, field.twin_name) if field.twin else (field.name,))}
+    assert set(schema["properties"]) == names
+    for field in struct.table:
+        described = schema["properties"][field.name]
+        assert described["description"].endswith(".")
+        assert ("default" in described) == (field.default is not None)
+        match field.kind:
+            case Struct() as inner:
+                _compare(inner, described)
+            case ListOf(item=Struct() as inner):
+                _compare(inner, described["items"])
+            case MapOf(section=inner):
+                _compare(inner, described["additionalProperties"])
+            case _:
+                pass

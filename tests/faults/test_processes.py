@@ -1,0 +1,267 @@
+"""Gateways that are killed, frozen and told to stop, as real processes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.client import Client, ask, payment
+from tests.support.faults import fault_proxy
+from tests.support.gateway import Gateway, Setup, running
+from tests.support.upstream import CountingUpstream, Exchange
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+    """Wait for a condition that only polling can tell."""
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+async def test_killed_while_the_upstream_holds_the_request(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """After the lease the key is `unknown`, counted as a zombie by the survivor, and the upstream ran once."""
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await asyncio.sleep(60)
+
+    usual, upstream.behave = upstream.behave, hold
+    async with running(setup, tmp_path, "survivor") as survivor:
+        async with running(setup, tmp_path, "victim") as victim:
+            request = asyncio.create_task(ask(victim.port, payment(b"k1")))
+            await upstream.executed.wait()
+            victim.kill()
+            await asyncio.gather(request, return_exceptions=True)
+        upstream.behave = usual
+        busy = await ask(survivor.port, payment(b"k1"))
+        assert (busy.status, busy.problem) == (409, "request-in-progress")
+
+        async def swept() -> bool:
+            return await survivor.metric("idempotency_zombies_total", route="pay") == 1
+
+        await until(swept)
+        answer = await ask(survivor.port, payment(b"k1"))
+        zombies = [line for line in survivor.log_lines() if line["level"] == "warning" and "lease" in str(line["msg"]).lower()]
+    assert (answer.status, answer.problem) == (409, "outcome-unknown")
+    assert upstream.runs_of(b"k1") == 1
+    assert zombies
+
+
+async def test_frozen_before_it_sends_sends_nothing(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """A gateway that is stopped between reserve and send, for longer than its lease, finds at its thaw that it may not send."""
+    host, port = setup.postgres.rpartition("@")[2].partition("/")[0].split(":")
+    async with fault_proxy(host, int(port)) as proxy:
+        slow = replace(setup, postgres=setup.postgres.replace(f":{port}/", f":{proxy.port}/"), postgres_timeout="30s", redis="")
+        async with running(slow, tmp_path) as gateway:
+            await ask(gateway.port, payment(b"warm"))
+            held = proxy.hold_reply_to(b"frozen-key")
+            request = asyncio.create_task(ask(gateway.port, payment(b"frozen-key")))
+            await held.reached.wait()
+            gateway.freeze()
+            held.let_go()
+            await asyncio.sleep(2.5)
+            gateway.thaw()
+            answer = await request
+            assert (answer.status, answer.problem) == (503, "upstream-unreachable")
+            assert upstream.runs_of(b"frozen-key") == 0
+            retried = await ask(gateway.port, payment(b"frozen-key"))
+    assert retried.status == 201
+    assert upstream.runs_of(b"frozen-key") == 1
+
+
+async def test_frozen_after_it_sent_completes_late(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Past its lease the record is `unknown` for others; the thawed owner's answer still completes it."""
+    release = asyncio.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await release.wait()
+        await exchange.answer()
+
+    upstream.behave = hold
+    patient = replace(setup, timeouts="{first_byte: 20s}")
+    async with running(patient, tmp_path, "other") as other, running(patient, tmp_path, "frozen") as frozen:
+        request = asyncio.create_task(ask(frozen.port, payment(b"k1")))
+        await upstream.executed.wait()
+        frozen.freeze()
+
+        async def unknown() -> bool:
+            return (await ask(other.port, payment(b"k1"))).problem == "outcome-unknown"
+
+        await until(unknown)
+        release.set()
+        frozen.thaw()
+        first = await request
+        again = await ask(other.port, payment(b"k1"))
+    assert first.status == again.status == 201
+    assert first.body == again.body
+    assert upstream.runs_of(b"k1") == 1
+
+
+async def test_the_client_hangs_up_at_any_point(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Twenty points between the first byte and the answer: the operation runs at most once, and the retry replays it."""
+
+    async def slow(exchange: Exchange) -> None:
+        exchange.execute()
+        await asyncio.sleep(0.3)
+        await exchange.answer()
+
+    upstream.behave = slow
+    async with running(setup, tmp_path) as gateway:
+        for point in range(20):
+            key = b"hang-up-%d" % point
+            client = await Client.connect(gateway.port)
+            await client.send(payment(key))
+            await asyncio.sleep(point * 0.02)
+            client.reset()
+
+            async def answered(key: bytes = key) -> bool:
+                return (await ask(gateway.port, payment(key))).status == 201
+
+            await until(answered)
+            assert upstream.runs_of(key) == 1
+        assert await gateway.metric("idempotency_requests_total", route="pay", decision="execute") == 20
+
+
+async def test_a_request_that_never_becomes_whole_leaves_nothing(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """A client that hangs up within its body asked for nothing: no record, nothing sent upstream."""
+    async with running(setup, tmp_path) as gateway:
+        client = await Client.connect(gateway.port)
+        await client.send(payment(b"half")[:-5])
+        await asyncio.sleep(0.2)
+        client.reset()
+
+        async def noticed() -> bool:
+            return any(line.get("client_gone") for line in gateway.log_lines())
+
+        await until(noticed)
+        assert not upstream.requests
+        whole = await ask(gateway.port, payment(b"half", b'{"another":"body"}'))
+    assert whole.status == 201
+
+
+async def test_drain_finishes_what_runs(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """SIGTERM: not ready at once, serving on for the delay, then what runs is finished and settled; exit 0."""
+    release = asyncio.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await release.wait()
+        await exchange.answer()
+
+    upstream.behave = hold
+    draining = replace(setup, drain="{delay: 1s, timeout: 90s}", timeouts="{first_byte: 20s}")
+    async with running(draining, tmp_path) as gateway:
+        request = asyncio.create_task(ask(gateway.port, payment(b"k1")))
+        await upstream.executed.wait()
+        gateway.terminate()
+
+        async def not_ready() -> bool:
+            return (await gateway.get("/readyz"))[0] == 503
+
+        await until(not_ready)
+        assert (await gateway.get("/livez"))[0] == 200
+        during = await ask(gateway.port, payment(b"k1"))
+        assert during.problem == "request-in-progress"
+        await _until_refused(gateway.port)
+        release.set()
+        first = await request
+        assert await asyncio.wait_for(gateway.process.wait(), 20) == 0
+    upstream.behave = hold
+    async with running(setup, tmp_path, "next") as successor:
+        again = await ask(successor.port, payment(b"k1"))
+    assert first.status == 201
+    assert first.field("connection") == b"close"
+    assert again.body == first.body
+    assert upstream.runs_of(b"k1") == 1
+
+
+async def _until_refused(port: int) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                return
+            writer.close()
+            await asyncio.sleep(0.05)
+
+
+async def test_a_second_signal_ends_it_now(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Told twice, the process does not wait for what runs; the operation is not run again."""
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await asyncio.sleep(60)
+
+    usual, upstream.behave = upstream.behave, hold
+    async with running(replace(setup, timeouts="{first_byte: 20s}"), tmp_path) as gateway:
+        request = asyncio.create_task(ask(gateway.port, payment(b"k1")))
+        await upstream.executed.wait()
+        gateway.terminate()
+
+        async def draining() -> bool:
+            return any("Draining" in str(line["msg"]) for line in gateway.log_lines())
+
+        await until(draining)
+        started = time.monotonic()
+        gateway.terminate()
+        assert await asyncio.wait_for(gateway.process.wait(), 10) == 1
+        assert time.monotonic() - started < 10
+        await asyncio.gather(request, return_exceptions=True)
+    upstream.behave = usual
+    async with running(setup, tmp_path, "next") as successor:
+
+        async def unknown() -> bool:
+            return (await ask(successor.port, payment(b"k1"))).problem == "outcome-unknown"
+
+        await until(unknown)
+    assert upstream.runs_of(b"k1") == 1
+
+
+async def test_a_drain_that_runs_out_of_time_leaves_unknown_at_once(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """What is cut at the drain's end is marked `unknown` by the process itself, not by its lapsed lease."""
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await asyncio.sleep(60)
+
+    usual, upstream.behave = upstream.behave, hold
+    hasty = replace(
+        setup, drain="{delay: 0s, timeout: 3s}", defaults="{lease: 60s, settle_timeout: 1s}", timeouts="{first_byte: 2s, total: 2s}"
+    )
+    async with running(hasty, tmp_path) as gateway:
+        request = asyncio.create_task(ask(gateway.port, payment(b"k1")))
+        await upstream.executed.wait()
+        gateway.terminate()
+        answer = (await asyncio.gather(request, return_exceptions=True))[0]
+        assert await asyncio.wait_for(gateway.process.wait(), 20) == 0
+    upstream.behave = usual
+    async with running(hasty, tmp_path, "next") as successor:
+        again = await ask(successor.port, payment(b"k1"))
+    assert getattr(answer, "problem", None) == "outcome-unknown"
+    assert again.problem == "outcome-unknown"
+    assert upstream.runs_of(b"k1") == 1
+
+
+async def test_reload_swaps_routes_and_a_bad_file_keeps_the_old_ones(gateway: Gateway, upstream: CountingUpstream) -> None:
+    """SIGHUP takes over a new route map between two requests; a file with a mistake changes nothing and shows in the metrics."""
+    text = gateway.config.read_text()
+    gateway.config.write_text(text.replace("path: /v1/pay\n", "path: /v2/pay\n"))
+    gateway.process.send_signal(1)
+
+    async def swapped() -> bool:
+        return (await ask(gateway.port, payment(None, target=b"/v2/pay"))).problem == "key-missing"
+
+    await until(swapped)
+    assert await gateway.metric("idempotency_config_last_reload_successful") == 1
+    gateway.config.write_text(text.replace("upstream: payments\n", "upstream: nowhere\n"))
+    gateway.process.send_signal(1)
+
+    async def refused() -> bool:
+        return await gateway.metric("idempotency_config_last_reload_successful") == 0
+
+    await until(refused)
+    assert (await ask(gateway.port, payment(b"k1", target=b"/v2/pay"))).status == 201
+    assert any("nowhere" in str(line["msg"]) for line in gateway.log_lines())

@@ -1,0 +1,165 @@
+"""The real gateway as processes of its own, started as production starts it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROUTES = """
+  - id: pay
+    methods: [POST]
+    path: /v1/pay
+    upstream: payments
+    idempotency: {principal: [{header: Authorization}]}
+  - {id: rest, path: /**, upstream: payments}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a gateway is started with. Timings are short, so that tests need not wait: lease 2 s, first byte 1 s unless given."""
+
+    postgres: str
+    upstream_port: int
+    redis: str = ""
+    routes: str = ROUTES
+    defaults: str = "{lease: 2s}"
+    timeouts: str = "{connect: 1s, first_byte: 1s, read_idle: 1s, total: 20s}"
+    postgres_timeout: str = "2s"
+    more: str = ""
+    drain: str = "{delay: 0s, timeout: 90s}"
+
+    def yaml(self, port: int, admin: int) -> str:
+        return f"""
+listen: 127.0.0.1:{port}
+admin: {{listen: "127.0.0.1:{admin}"}}
+postgres: {{dsn: "{self.postgres}", timeout: {self.postgres_timeout}}}
+redis: {{url: "{self.redis}"}}
+digest_secret: a-secret-of-the-tests-0123456789
+drain: {self.drain}
+upstreams:
+  payments: {{url: "http://127.0.0.1:{self.upstream_port}", timeouts: {self.timeouts}, max_execution: 1s}}
+defaults: {self.defaults}
+{self.more}
+routes:{self.routes}"""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """One running process."""
+
+    port: int
+    admin: int
+    process: asyncio.subprocess.Process
+    config: Path
+    log: Path
+    frozen: bool = field(default=False)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP: the process stands still while time goes on."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.frozen = False
+
+    def terminate(self) -> None:
+        self.process.terminate()
+
+    async def stop(self) -> None:
+        """End it, by force if it must be; afterwards no process is left."""
+        if self.process.returncode is None:
+            if self.frozen:
+                self.thaw()
+            self.process.terminate()
+            try:
+                await asyncio.wait_for(self.process.wait(), 20)
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """An admin page: status and body."""
+        return await asyncio.to_thread(self._get, path)
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=10) as response:
+                return response.status, response.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The sum of all series of `name` whose labels include the given ones. 0 if there are none."""
+        _, text = await self.get("/metrics")
+        total = 0.0
+        for line in text.decode().splitlines():
+            series, _, value = line.rpartition(" ")
+            bare, _, inside = series.partition("{")
+            if bare == name and all(f'{label}="{wanted}"' in inside for label, wanted in labels.items()):
+                total += float(value)
+        return total
+
+    def log_lines(self) -> list[dict[str, object]]:
+        """The JSON lines that the process has written so far, access log and messages alike."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+
+@contextlib.asynccontextmanager
+async def running(setup: Setup, folder: Path, name: str = "gateway", env: Mapping[str, str] | None = None) -> AsyncIterator[Gateway]:
+    """A gateway that is ready, and is gone at the end of the block."""
+    port, admin = free_port(), free_port()
+    config, log = folder / f"{name}.yaml", folder / f"{name}.log"
+    config.write_text(setup.yaml(port, admin))
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "gateway",
+            "serve",
+            "--config",
+            str(config),
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(env or {})},
+        )
+    gateway = Gateway(port, admin, process, config, log)
+    try:
+        await _until_ready(gateway)
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+async def _until_ready(gateway: Gateway) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if gateway.process.returncode is not None:
+                raise AssertionError(f"the gateway ended with {gateway.process.returncode}: {gateway.log.read_text()}")
+            with contextlib.suppress(OSError):
+                if (await gateway.get("/readyz"))[0] == 200:
+                    return
+            await asyncio.sleep(0.05)
