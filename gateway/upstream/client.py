@@ -1,0 +1,72 @@
+"""The way to one upstream API over HTTP/1.1: the port's only implementation for production."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+from gateway.ports import NotSent, NotSentReason, UpstreamRequest
+from gateway.upstream.connection import Connection
+from gateway.upstream.exchange import Exchange
+from gateway.upstream.framing import head_and_body
+from gateway.upstream.pool import Pool
+from gateway.upstream.settings import UpstreamSettings, parse_endpoint
+from gateway.upstream.upload import send_body
+
+
+class HttpUpstream:
+    """Implements `gateway.ports.Upstream`: one write attempt, ever, and "nothing was sent" is an outcome of its own.
+
+    Everything up to the fence raises NotSent: then nothing was written to any connection. From the write on it is InDoubt, whatever
+    went wrong. `ssl_context` replaces the system's default for an `https://` address. Raises ValueError for a bad address, and
+    `send` for a request that would break its own framing (see `gateway.upstream.framing`), with nothing written.
+    """
+
+    def __init__(self, settings: UpstreamSettings, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        endpoint = parse_endpoint(settings.url)
+        tls = (ssl_context or ssl.create_default_context()) if endpoint.tls else None
+        self._settings = settings
+        self._pool = Pool(settings, endpoint, tls)
+
+    @property
+    def open(self) -> int:
+        """Connections in use or idle, and attempts to connect."""
+        return self._pool.open
+
+    @property
+    def idle(self) -> int:
+        """Connections that wait for their next exchange."""
+        return self._pool.idle
+
+    async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
+        """See the port. What a streamed body's iterator raises is raised as it is, and the connection is cut."""
+        data = head_and_body(request)
+        loop = asyncio.get_running_loop()
+        settings, pool = self._settings, self._pool
+        deadline = None if settings.total is None else loop.time() + settings.total
+        connection = None if pool.shut else pool.take()
+        if connection is None:
+            connection = await pool.acquire(deadline)
+        exchange = Exchange(loop, connection, settings, request.method, deadline)
+        if not self._begin(exchange, connection, data, fence):
+            raise NotSent(NotSentReason.LEASE_LAPSED)
+        body = request.body
+        if isinstance(body, bytes):
+            exchange.sent()
+            await exchange.head()
+        else:
+            exchange.lift_limit()
+            await send_body(loop, exchange, body, request.body_length)
+        return exchange
+
+    async def close(self) -> None:
+        """Close the idle connections and refuse new calls; exchanges that are under way go on to their end."""
+        await self._pool.close()
+
+    def _begin(self, exchange: Exchange, connection: Connection, data: bytes, fence: Callable[[], bool]) -> bool:
+        begun = False
+        try:
+            begun = exchange.begin(data, fence)
+        finally:
+            if not begun:
+                self._pool.release(connection)
+        return begun

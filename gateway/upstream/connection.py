@@ -1,0 +1,193 @@
+"""One transport, one exchange at a time.
+
+A connection is *sound* until anything happens on it that no exchange asked for: the end of the stream, an error, bytes while it
+was idle. From then on it is cut and never used again; being cut is final and frees its slot at once.
+"""
+
+import asyncio
+import select
+import ssl
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from gateway.upstream.alarm import Alarm
+
+HIGH_WATER = 256 * 1024
+"""Body bytes that may wait for a slow consumer before the upstream is no longer read."""
+
+
+class Owner(Protocol):
+    """Who a connection belongs to while no exchange has it."""
+
+    def release(self, connection: "Connection") -> None:
+        """Take a sound connection whose exchange is over."""
+        ...
+
+    def forget(self, connection: "Connection") -> None:
+        """The connection was cut or lost; called at least once."""
+        ...
+
+
+class Receiver(Protocol):
+    """The exchange on a connection. Each call may cut or finish the connection."""
+
+    def received(self, data: bytes) -> None: ...
+
+    def ended(self) -> None:
+        """The upstream closed its side cleanly."""
+        ...
+
+    def lost(self) -> None:
+        """The connection is gone, without a clean end."""
+        ...
+
+    def expired(self) -> None:
+        """The alarm rang."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """See the module. Created by the pool, connected by the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+        self.sound = True
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.alarm = Alarm(loop, self._on_alarm)
+        self._resting_since = 0.0
+        self.unsent = False
+        self._loop = loop
+        self._owner = owner
+        self._exchange: Receiver | None = None
+        self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
+        self._reading = True
+        self._tls: ssl.SSLObject | None = None
+        self._writable: asyncio.Future[None] | None = None
+
+    def begin(self, exchange: Receiver, data: bytes, fence: Callable[[], bool]) -> bool:
+        """Ask the fence, write the request's first bytes, and let all that comes back belong to `exchange`.
+
+        False: the fence said no, nothing was written, and the connection is as it was.
+        """
+        assert self._transport is not None
+        if not fence():
+            return False
+        self._exchange = exchange
+        self._transport.write(data)
+        return True
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Return when all that was written has gone to the kernel, or the connection was cut."""
+        while self.unsent and self.sound:
+            self._writable = self._loop.create_future()
+            await self._writable
+
+    def set_reading(self, *, on: bool) -> None:
+        if on is not self._reading and self._transport is not None and self.sound:
+            self._reading = on
+            if on:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def finish(self, *, reusable: bool) -> None:
+        """The exchange is over: keep the connection, or cut it."""
+        if reusable and self.sound and not self.unsent:
+            self._exchange = None
+            self.set_reading(on=True)
+            self._owner.release(self)
+        else:
+            self.cut()
+
+    def rest(self, limit: float) -> None:
+        """Lie idle in the pool, for `limit` seconds at most."""
+        self._resting_since = self._loop.time()
+        self.alarm.set(self._resting_since + limit)
+
+    def rested(self) -> float:
+        """Seconds since `rest`."""
+        return self._loop.time() - self._resting_since
+
+    def cut(self) -> None:
+        """Final and idempotent. What the kernel has not taken yet is not sent any more."""
+        if self.sound:
+            self._end()
+            if self._transport is not None:
+                self._transport.abort()
+
+    def quiet(self) -> bool:
+        """Whether the kernel holds no end of stream, error or byte that the event loop has not read yet.
+
+        Narrows the race with an upstream that closes idle connections: from one turn of the loop to a microsecond.
+        """
+        return self.sound and self._transport is not None and not self._transport.is_closing() and not self._poll.poll(0)
+
+    def _end(self) -> None:
+        self.sound = False
+        self._exchange = None
+        self.alarm.stop()
+        self._wake_writer()
+        self._owner.forget(self)
+
+    def _on_alarm(self) -> None:
+        if self._exchange is not None:
+            self._exchange.expired()
+        else:
+            self.cut()
+
+    def _wake_writer(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's are no subclass
+        self._tls = stream.get_extra_info("ssl_object")
+        # The lowest limits, so that `unsent` is exact. A TLS transport pauses *at* its limit, not above it: with 0 it would never resume.
+        stream.set_write_buffer_limits(high=0 if self._tls is None else 1, low=0)
+        self._poll.register(stream.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is not None:
+            self._exchange.received(data)
+        else:
+            self.cut()
+
+    def eof_received(self) -> None:
+        if self._exchange is not None:
+            if self._tls is None or _close_notified(self._tls):
+                self._exchange.ended()
+            else:
+                self._exchange.lost()
+        self.cut()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        exchange = self._exchange
+        if self.sound:
+            self._end()
+        if exchange is not None:
+            exchange.lost()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        self.unsent = True
+
+    def resume_writing(self) -> None:
+        self.unsent = False
+        self._wake_writer()
+
+
+def _close_notified(tls: ssl.SSLObject) -> bool:
+    """Whether TLS was closed in order. asyncio reports an end of the TCP stream alone in the same way, and that anybody can cause."""
+    try:
+        return tls.read(1) == b""
+    except ssl.SSLZeroReturnError:
+        return True
+    except ssl.SSLError:
+        return False

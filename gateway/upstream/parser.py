@@ -1,0 +1,185 @@
+"""One response as bytes come in: the rules of RFC 9112 on top of llhttp. Knows no socket and no clock.
+
+llhttp refuses by itself, measured with httptools 0.9: `Content-Length` beside `Transfer-Encoding`, a second `Content-Length` even
+if equal (RFC 9112 section 6.3 allows either), lengths that are not plain digits, bare LF and CR, folded lines, control characters
+in values, spaces around names and chunk sizes. It lets pass, so that this module refuses: transfer codings other than `chunked`,
+chunked in HTTP/1.0, the versions 0.9 and 2.0, RTSP, a status below 100, control characters in the reason, heads without a limit.
+It knows nothing of HEAD, and parses bytes behind the response as the next one.
+"""
+
+import httptools
+
+MAX_HEAD = 256 * 1024
+"""A head, trailer section or run of chunk sizes that is still unfinished after so many bytes is refused."""
+
+_CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code != 0x09)
+_START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
+
+
+class Malformed(Exception):
+    """The bytes are no valid response."""
+
+
+class ResponseParser:
+    """Parses exactly one final response to `method`; 1xx responses before it are skipped.
+
+    `status`, `reason`, `headers` (values without surrounding whitespace) and `content_length` (as announced) hold once
+    `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed. `reusable` is
+    then whether the connection may carry another exchange. De-framed body bytes wait in `body`, `buffered` of them, until taken.
+    """
+
+    __slots__ = (
+        "_fault",
+        "_fresh",
+        "_head_request",
+        "_llhttp",
+        "_quiet",
+        "_until_eof",
+        "body",
+        "buffered",
+        "complete",
+        "content_length",
+        "head_complete",
+        "headers",
+        "reason",
+        "reusable",
+        "status",
+    )
+
+    def __init__(self, method: bytes) -> None:
+        self.status = 0
+        self.reason = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.content_length: int | None = None
+        self.head_complete = False
+        self.complete = False
+        self.reusable = False
+        self.body: list[bytes] = []
+        self.buffered = 0
+        self._fresh: list[bytes] = []
+        self._quiet = 0
+        self._fault: str | None = None
+        self._until_eof = False
+        self._head_request = method == b"HEAD"
+        self._llhttp: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Take in received bytes (not empty). Raises Malformed, after which only what is in `body` may still be read."""
+        parser = self._llhttp
+        assert parser is not None
+        if self._quiet == 0 and not self.head_complete and data[0] not in _START:
+            self._refuse("not HTTP")
+        try:
+            parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self.complete:
+                self._refuse(str(error))
+            self.reusable = False
+        if self._fault is not None:
+            self._refuse(self._fault)
+        if self._fresh:
+            self._collect()
+        else:
+            self._quiet += len(data)
+        if self.complete:
+            self._finish(data)
+        elif self._quiet > MAX_HEAD:
+            self._refuse("head, trailers or chunk sizes too long")
+
+    def eof(self) -> bool:
+        """The connection ended cleanly (FIN, or close_notify under TLS): whether that completes the response."""
+        if self._until_eof and not self.complete:
+            self.complete = True
+            self._llhttp = None
+        return self.complete
+
+    def take(self) -> bytes:
+        """All body bytes that are waiting, as one piece."""
+        pieces = self.body
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.body = []
+        self.buffered = 0
+        return whole
+
+    def _refuse(self, why: str) -> None:
+        self._llhttp = None
+        raise Malformed(why) from None
+
+    def _collect(self) -> None:
+        fresh = self._fresh
+        piece = fresh[0] if len(fresh) == 1 else b"".join(fresh)
+        self.body.append(piece)
+        self.buffered += len(piece)
+        self._quiet = 0
+        self._fresh = []
+
+    def _finish(self, data: bytes) -> None:
+        self._llhttp = None  # breaks the reference cycle between the two parsers
+        if self._head_request and not data.endswith(b"\r\n\r\n"):
+            self.reusable = False
+
+    # Callbacks of httptools. Every one may be called again for bytes behind the response, and must then change nothing
+    # but `reusable`; none may raise, since llhttp would go on to report that as its own error.
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self.reusable = False
+
+    def on_status(self, reason: bytes) -> None:
+        if not self.head_complete:
+            self.reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.head_complete:
+            self.headers.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        parser = self._llhttp
+        if self.head_complete or parser is None:
+            return
+        self.status = status = parser.get_status_code()
+        version = parser.get_http_version()
+        framed = self._read_framing(version)
+        if version not in {"1.1", "1.0"}:
+            self._fault = "not HTTP/1.x"
+        elif status < 100 or status == 101:
+            self._fault = "a status that no request of ours can get"
+        elif len(self.reason.translate(None, _CONTROLS)) != len(self.reason):
+            self._fault = "control character in the reason"
+        elif status >= 200:
+            self.head_complete = True
+            self._quiet = 0
+            if self._head_request:
+                self.complete = True
+                self.reusable = parser.should_keep_alive()
+            else:
+                self._until_eof = not framed and status not in {204, 304}
+
+    def on_body(self, data: bytes) -> None:
+        if self.complete:
+            self.reusable = False
+        else:
+            self._fresh.append(data)
+
+    def on_message_complete(self) -> None:
+        parser = self._llhttp
+        if self.complete or parser is None:
+            self.reusable = False
+        elif self.head_complete:
+            self.complete = True
+            self.reusable = parser.should_keep_alive()
+        else:
+            self.reason, self.headers, self.content_length = b"", [], None
+
+    def _read_framing(self, version: str) -> bool:
+        """Whether the end of the body is told by a length or by chunks (RFC 9112 section 6.3)."""
+        codings = 0
+        for name, value in self.headers:
+            length = len(name)
+            if length == 14 and name.lower() == b"content-length":
+                self.content_length = int(value)
+            elif length == 17 and name.lower() == b"transfer-encoding":
+                codings += 1
+                if value.lower() != b"chunked" or codings > 1 or version == "1.0":
+                    self._fault = "transfer coding other than chunked"
+        return self.content_length is not None or codings > 0

@@ -1,0 +1,188 @@
+"""Connections to one upstream: idle ones for reuse, the newest first, and a limit on how many there are.
+
+A slot is held by each sound connection and by each call that is connecting. Slots and connections that come free go to the longest
+waiting call at once, so that nobody overtakes: while calls wait, there is neither a free slot nor an idle connection.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections import OrderedDict
+
+from gateway.ports import NotSent, NotSentReason
+from gateway.upstream.connection import Connection
+from gateway.upstream.settings import Endpoint, UpstreamSettings
+
+_Waiter = asyncio.Future["Connection | None"]
+
+
+class Pool:
+    """See the module. `take` and `acquire` hand out sound connections, which come back by `release` or, cut, by `forget`."""
+
+    def __init__(self, settings: UpstreamSettings, endpoint: Endpoint, tls: ssl.SSLContext | None) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self._tls = tls
+        self._idle: list[Connection] = []
+        self._connections: set[Connection] = set()
+        self._reserved = 0
+        self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
+        self.shut = False
+
+    @property
+    def open(self) -> int:
+        """Slots in use: connections, idle ones included, and attempts to connect."""
+        return len(self._connections) + self._reserved
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    def take(self) -> Connection | None:
+        """An idle connection, if there is one on which nothing has happened and whose time is not up."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.rested() < self._settings.keepalive and connection.quiet():
+                return connection
+            connection.cut()
+        return None
+
+    async def acquire(self, deadline: float | None) -> Connection:
+        """A connection, idle or new, by `deadline` (loop time) and within `slot_wait` and `connect`. Raises NotSent."""
+        slot_by = self._by(self._settings.slot_wait, deadline)
+        while True:
+            if self.shut:
+                raise NotSent(NotSentReason.SHUTTING_DOWN)
+            connection = self.take()
+            if connection is not None:
+                return connection
+            if self.open < self._settings.max_connections:
+                self._reserved += 1
+                return await self._connect(deadline)
+            handed = await self._queue(slot_by)
+            if handed is None:
+                return await self._connect(deadline)
+            if handed.quiet():
+                return handed
+            handed.cut()
+
+    def release(self, connection: Connection) -> None:
+        if self.shut or self._settings.keepalive <= 0:
+            connection.cut()
+            return
+        waiter = self._next_waiter()
+        if waiter is not None:
+            waiter.set_result(connection)
+        else:
+            connection.rest(self._settings.keepalive)
+            self._idle.append(connection)
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
+            if connection in self._idle:
+                self._idle.remove(connection)
+            self._offer_slot()
+
+    async def close(self) -> None:
+        """Cut the idle connections, refuse those who wait, and let running exchanges end: their connections are cut then."""
+        self.shut = True
+        while (waiter := self._next_waiter()) is not None:
+            waiter.set_exception(NotSent(NotSentReason.SHUTTING_DOWN))
+        idle = tuple(self._idle)
+        for connection in idle:
+            connection.cut()
+        for connection in idle:
+            await connection.closed
+
+    def _by(self, limit: float, deadline: float | None) -> float:
+        due = asyncio.get_running_loop().time() + limit
+        return due if deadline is None else min(due, deadline)
+
+    async def _queue(self, until: float) -> Connection | None:
+        """Wait for a connection, or (None) for a slot that is already counted in `_reserved`."""
+        loop = asyncio.get_running_loop()
+        waiter: _Waiter = loop.create_future()
+        self._waiters[waiter] = None
+        timer = loop.call_at(until, self._give_up, waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._pass_on(waiter.result())  # cancelled after the hand-over, before it could run
+            raise
+        finally:
+            timer.cancel()
+            self._waiters.pop(waiter, None)
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        if not waiter.done():
+            waiter.set_exception(NotSent(NotSentReason.NO_SLOT))
+
+    def _pass_on(self, handed: Connection | None) -> None:
+        if handed is None:
+            self._reserved -= 1
+            self._offer_slot()
+        elif handed.sound:
+            self.release(handed)
+
+    def _next_waiter(self) -> _Waiter | None:
+        while self._waiters:
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _offer_slot(self) -> None:
+        waiter = self._next_waiter()
+        if waiter is not None:
+            self._reserved += 1
+            waiter.set_result(None)
+
+    async def _connect(self, deadline: float | None) -> Connection:
+        """Turn a reserved slot into a connection, or free it. Raises NotSent."""
+        connection = None
+        try:
+            connection = await self._dial(deadline)
+        finally:
+            self._reserved -= 1
+            if connection is not None and connection.sound:
+                self._connections.add(connection)
+            else:
+                self._offer_slot()
+        if self.shut:
+            connection.cut()
+            raise NotSent(NotSentReason.SHUTTING_DOWN)
+        if not connection.sound:
+            raise NotSent(NotSentReason.CONNECT_REFUSED)
+        return connection
+
+    async def _dial(self, deadline: float | None) -> Connection:
+        loop = asyncio.get_running_loop()
+        where = self._endpoint
+        try:
+            async with asyncio.timeout_at(self._by(self._settings.connect, deadline)):
+                if where.path is not None:
+                    _, connection = await loop.create_unix_connection(lambda: Connection(loop, self), where.path)
+                else:
+                    hostname = where.host if self._tls is not None else None
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(loop, self), where.host, where.port, ssl=self._tls, server_hostname=hostname
+                    )
+        except (OSError, UnicodeError) as error:
+            raise NotSent(_why_not_connected(error, tls=self._tls is not None)) from error
+        return connection
+
+
+def _why_not_connected(error: OSError | UnicodeError, *, tls: bool) -> NotSentReason:
+    match error:
+        case TimeoutError():
+            return NotSentReason.CONNECT_TIMEOUT
+        case socket.gaierror() | UnicodeError():  # the latter: a name that IDNA cannot encode
+            return NotSentReason.DNS
+        case ssl.SSLError():
+            return NotSentReason.TLS
+        case ConnectionResetError() | ConnectionAbortedError() if tls:
+            return NotSentReason.TLS
+        case _:
+            return NotSentReason.CONNECT_REFUSED

@@ -1,0 +1,51 @@
+"""How one upstream is reached. Durations are seconds."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where connections go: a host and port, with or without TLS, or the path of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """One upstream's address, time limits and connection limit.
+
+    `connect` bounds name look-up, TCP and TLS together. `first_byte` counts from the write of the request (of a streamed body's end;
+    also from each moment at which the upstream stops reading it) to the complete head of the final response. `read_idle` bounds the
+    silence between two pieces of the body, counted while somebody waits for the next one. `total` counts from the call to the last
+    body byte, waiting for a slot included; None switches it off (long event streams). `keepalive` is how long an idle connection is
+    kept, 0 for never. `slot_wait` is how long a call waits when all `max_connections` are taken.
+    """
+
+    url: str
+    connect: float = 2.0
+    first_byte: float = 30.0
+    read_idle: float = 30.0
+    total: float | None = 60.0
+    keepalive: float = 4.0
+    max_connections: int = 256
+    slot_wait: float = 1.0
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """`http://host[:port]`, `https://host[:port]` or `unix:/path`. Raises ValueError for anything else, a path or credentials included."""
+    if url.startswith("unix:"):
+        path = url.removeprefix("unix:")
+        if not path.startswith("/"):
+            raise ValueError(f"not an absolute socket path: {url!r}")
+        return Endpoint(path=path)
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"not an http://, https:// or unix:/ address: {url!r}")
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(f"an upstream address is a scheme, a host and a port, nothing else: {url!r}")
+    tls = parts.scheme == "https"
+    return Endpoint(host=parts.hostname, port=parts.port or (443 if tls else 80), tls=tls)

@@ -1,0 +1,109 @@
+from collections.abc import AsyncIterator
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.model import Headers
+from gateway.ports import UpstreamRequest
+from gateway.upstream.framing import chunk, head_and_body
+
+HOST = ((b"Host", b"a"),)
+
+
+async def streamed() -> AsyncIterator[bytes]:
+    yield b"x"
+
+
+@pytest.mark.parametrize(
+    ("request_", "wire"),
+    [
+        (UpstreamRequest(b"GET", b"/", HOST, b""), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        (UpstreamRequest(b"GET", b"/", (), b""), b"GET / HTTP/1.1\r\n\r\n"),
+        (UpstreamRequest(b"POST", b"/", (), b"x"), b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx"),
+        (UpstreamRequest(b"POST", b"/", HOST, b"", frame_empty=True), b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
+        (UpstreamRequest(b"PATCH", b"/", HOST, b"abc"), b"PATCH / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"),
+        (
+            UpstreamRequest(b"GET", b"/a%2Fb/%41/(x)%28y%29/%7e?q=%2F+%20&s=%27%3A?", HOST, b""),
+            b"GET /a%2Fb/%41/(x)%28y%29/%7e?q=%2F+%20&s=%27%3A? HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        (UpstreamRequest(b"GET", b"//a/../%zz?x=\xe9?", HOST, b""), b"GET //a/../%zz?x=\xe9? HTTP/1.1\r\nHost: a\r\n\r\n"),
+        (
+            UpstreamRequest(b"GET", b"/", ((b"x-CaSe", b"y"), (b"X-Name", b"caf\xe9"), (b"E", b""), (b"x-case", b"z")), b""),
+            b"GET / HTTP/1.1\r\nx-CaSe: y\r\nX-Name: caf\xe9\r\nE: \r\nx-case: z\r\n\r\n",
+        ),
+    ],
+)
+def test_a_request_is_exactly_its_parts(request_: UpstreamRequest, wire: bytes) -> None:
+    """Target, names, values and order go out byte for byte; the only field added is the framing."""
+    assert head_and_body(request_) == wire
+
+
+@pytest.mark.parametrize(("length", "field"), [(None, b"Transfer-Encoding: chunked"), (7, b"Content-Length: 7")])
+async def test_a_streamed_body_is_framed_by_its_length_if_that_is_known(length: int | None, field: bytes) -> None:
+    """An announced length is used as it is; without one the body goes out in chunks."""
+    assert head_and_body(UpstreamRequest(b"PUT", b"/", HOST, streamed(), length)) == b"PUT / HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers"),
+    [
+        (b"GET", b"/ HTTP/1.1\r\nX: y", HOST),
+        (b"GET", b"/a b", HOST),
+        (b"GET", b"/a\n", HOST),
+        (b"GET /x", b"/", HOST),
+        (b"GET\r", b"/", HOST),
+        (b"GET", b"/", ((b"A", b"b\r\nContent-Length: 5"),)),
+        (b"GET", b"/", ((b"A", b"b\nc"),)),
+        (b"GET", b"/", ((b"A", b"b\rc"),)),
+        (b"GET", b"/", ((b"A\r\nB", b"c"),)),
+        (b"GET", b"/", ((b"cOntent-lEngth", b"5"),)),
+        (b"GET", b"/", ((b"A", b"b"), (b"Transfer-Encoding", b"chunked"))),
+    ],
+)
+def test_a_request_that_would_break_its_framing_is_refused(method: bytes, target: bytes, headers: Headers) -> None:
+    """No mistake of a caller can put a second request, or a second framing, on the wire."""
+    with pytest.raises(ValueError, match=r"line break|framing"):
+        head_and_body(UpstreamRequest(method, target, headers, b"{}"))
+
+
+def test_a_chunk_is_its_size_in_hex_and_its_data() -> None:
+    """RFC 9112 section 7.1."""
+    assert chunk(b"x" * 26) == b"1a\r\n" + b"x" * 26 + b"\r\n"
+
+
+class Collected:
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = b""
+        self.messages = 0
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.messages += 1
+
+
+names = st.from_regex(rb"[A-Za-z][A-Za-z0-9-]{0,20}", fullmatch=True).filter(
+    lambda name: not name.lower().startswith((b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"proxy-connection"))
+)
+values = st.from_regex(rb"([!-~\x80-\xff]([ -~\x80-\xff]{0,20}[!-~\x80-\xff])?)?", fullmatch=True)
+
+
+@given(st.lists(st.tuples(names, values)), st.from_regex(rb"/[!-~]{0,30}", fullmatch=True), st.binary(max_size=200))
+def test_a_server_reads_what_was_meant(headers: list[tuple[bytes, bytes]], target: bytes, body: bytes) -> None:
+    """Whatever the parts, a strict parser finds one message with those parts and the framing field."""
+    seen = Collected()
+    wire = head_and_body(UpstreamRequest(b"POST", target, tuple(headers), body, frame_empty=True))
+    httptools.HttpRequestParser(seen).feed_data(wire)
+    assert (seen.url, seen.body, seen.messages) == (target, body, 1)
+    assert seen.headers == [*headers, (b"Content-Length", b"%d" % len(body))]
