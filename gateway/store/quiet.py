@@ -1,0 +1,20 @@
+"""An observer that hears nothing, for stores that nobody watches."""
+
+
+class Quiet:
+    """`gateway.ports.StoreObserver` without effect."""
+
+    def store_operation(self, store: str, operation: str, seconds: float) -> None:
+        pass
+
+    def store_error(self, store: str, operation: str, reason: str) -> None:
+        pass
+
+    def store_batch(self, operation: str, size: int) -> None:
+        pass
+
+    def stale_write(self, operation: str) -> None:
+        pass
+
+    def redis_breaker(self, *, is_open: bool) -> None:
+        pass

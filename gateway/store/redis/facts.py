@@ -1,0 +1,48 @@
+"""Between entries and records. Pure: the authority's clock comes in as a reading."""
+
+from uuid import UUID
+
+from gateway.core.model import Record, RecordKey, Status
+from gateway.store.redis.codec import CompletedEntry, LeaseEntry
+
+_UNKNOWN_ID = UUID(int=0)
+
+
+def in_progress(key: RecordKey, entry: LeaseEntry) -> Record:
+    """Somebody's lease as a record. `record_id`, `version`, `attempt` and `request_id` are placeholders: only the authority knows them."""
+    return Record(key, _UNKNOWN_ID, 0, Status.IN_PROGRESS, entry.fingerprint, entry.owner, attempt=0, request_id="", lease_live=True)
+
+
+def replayable(key: RecordKey, entry: CompletedEntry, now_us: int | None) -> Record | None:
+    """The completed record, or None when it may have expired. `now_us` is an upper estimate of the authority's clock, None if unknown."""
+    if now_us is None or entry.expires_at_us <= now_us:
+        return None
+    return Record(
+        key,
+        entry.record_id,
+        entry.version,
+        Status.COMPLETED,
+        entry.fingerprint,
+        entry.owner,
+        entry.attempt,
+        entry.request_id,
+        expires_in=(entry.expires_at_us - now_us) / 1e6,
+        expires_at_us=entry.expires_at_us,
+        response=entry.response,
+    )
+
+
+def completed_entry(record: Record) -> CompletedEntry | None:
+    """A record of the authority as an entry, or None when it is not final."""
+    if record.status is not Status.COMPLETED or record.expired or record.response is None or record.expires_at_us is None:
+        return None
+    return CompletedEntry(
+        record.fingerprint,
+        record.owner,
+        record.expires_at_us,
+        record.record_id,
+        record.version,
+        record.attempt,
+        record.request_id,
+        record.response,
+    )

@@ -1,0 +1,258 @@
+"""Redis in front of an authority: the order of reads and writes, and what happens while either is away.
+
+Theory of operation. The authority decides; Redis only ever says what is already known, and everything in it ends by itself.
+
+* **Reserve** asks Redis first: "set this lease if absent, and give me what is there". A completed record with my fingerprint that has not
+  expired is an answer; so is somebody else's lease with my fingerprint. Everything else (the lease is mine now, another fingerprint,
+  bytes I do not understand, Redis away) goes to the authority, whose word is final. A mismatch of fingerprints is never told from Redis:
+  a lease there may belong to a request that the authority is about to refuse.
+* **Every write after the first** compares the writer's own owner token, so nobody overwrites another's entry and a late write finds its
+  token gone. A completed value enters only over the writer's own lease, only if Redis acknowledged having set that lease (a lease that
+  may have been set at any later time could cover an operator's deletion), and only after the authority has committed.
+* **Settling** goes to the authority first. Redis follows in the background, so that no answer waits for it, until it acknowledges or the
+  entry has ended. Meanwhile this process knows better than Redis and asks the authority about that record.
+* **Expiry** is the authority's: entries carry `expires_at` on its clock and are read against an upper estimate of that clock. While there
+  is no estimate yet, Redis answers no replay. The host's wall clock is never read.
+* **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays and leases that Redis
+  holds still answer; everything else raises, and a lease set for it is taken back.
+* Redis leases are short. `tick` extends those of attempts that outlive half of theirs, and only as long as the attempt's lease at the
+  authority may be trusted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.ports import Clock, Settled, Store, StoreObserver, StoreUnavailable, Transition
+from gateway.store.quiet import Quiet
+from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, encode_completed, encode_lease
+from gateway.store.redis.facts import completed_entry, in_progress, replayable
+from gateway.store.redis.hotpath import Acquired, HotPath
+from gateway.store.redis.writeback import Writeback
+
+_EXTEND_AT_ONCE = 128
+
+_Put = Callable[[bytes, bytes, bytes, int], Awaitable[bool]]
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A lease of ours in Redis. Instants are CLOCK_BOOTTIME: `ends` is when the entry is surely gone unless it is written again,
+    `extended` is when its TTL last began, `trusted_until` is when the lease at the authority may no longer be trusted.
+    """
+
+    lookup: bytes
+    intent: Intent
+    ttl: float
+    extended: float
+    ends: float
+    trusted_until: float = 0.0
+
+
+class TieredStore:
+    """A `Store` over `authority`, with `hot` in front of it. Owns its background writes; owns neither `authority` nor `hot`.
+
+    `lease_ttl` and `replay_ttl` (seconds) bound the life of a lease and of a completed record in Redis, `max_value` (bytes) the size of the
+    latter. The observer hears of a write to Redis that found its token gone as `redis_` and `extend`, `complete`, `fill` or `delete`.
+    """
+
+    def __init__(
+        self,
+        authority: Store,
+        hot: HotPath,
+        clock: Clock,
+        *,
+        lease_ttl: float = 5.0,
+        replay_ttl: float = 900.0,
+        max_value: int = 64 * 1024,
+        observer: StoreObserver | None = None,
+    ) -> None:
+        self._authority = authority
+        self._hot = hot
+        self._clock = clock
+        self._lease_ttl = lease_ttl
+        self._replay_ttl = replay_ttl
+        self._max_value = max_value
+        self._observer = observer or Quiet()
+        self._writes = Writeback(clock, self._observer)
+        self._held: dict[bytes, _Held] = {}
+
+    async def reserve(self, intent: Intent) -> Lease | Record:
+        """As `Store.reserve`, except for what Redis does not know of a record that nobody can claim, lapse or resolve as it stands.
+
+        * `in_progress`: only `key`, `status`, `fingerprint`, `owner` and `lease_live` are facts; `record_id` is the nil UUID, `version` and
+          `attempt` are 0, `request_id` is empty;
+        * `completed`, not expired: `version` may be 0.
+        """
+        held = await self._ask(intent)
+        if isinstance(held, Record):
+            return held
+        try:
+            found = await self._authority.reserve(intent)
+        except BaseException:
+            if held is not None:
+                self._delete(held)
+            raise
+        if held is not None:
+            match found:
+                case Lease():
+                    held.trusted_until = found.started + found.duration
+                    self._held[intent.owner] = held
+                case Record():
+                    self._correct(held, found)
+        return found
+
+    async def claim(self, found: Record, intent: Intent) -> Lease | None:
+        """As `Store.claim`. The attempt has no entry in Redis: the reserve that found the record has taken its lease back."""
+        return await self._authority.claim(found, intent)
+
+    async def lapse(self, found: Record) -> bool:
+        """As `Store.lapse`."""
+        return await self._authority.lapse(found)
+
+    async def find(self, key: RecordKey) -> Record | None:
+        """As `Store.find`: always the authority, since what is found may fence a write by its version."""
+        return await self._authority.find(key)
+
+    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+        """As `Store.complete`. Redis follows in the background."""
+        settled = await self._authority.complete(lease, response, retention)
+        held = self._held.pop(lease.owner, None)
+        if held is not None:
+            match settled.transition:
+                case Transition.DONE | Transition.ALREADY if settled.expires_at_us is not None:
+                    fingerprint, request_id = held.intent.fingerprint, held.intent.request_id
+                    entry = CompletedEntry(
+                        fingerprint, lease.owner, settled.expires_at_us, lease.record_id, 0, lease.attempt, request_id, response
+                    )
+                    self._complete(held, entry, "complete", self._hot.complete)
+                case _:
+                    self._delete(held)
+        return settled
+
+    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+        """As `Store.release`. Redis follows in the background."""
+        settled = await self._authority.release(lease, reason, retention)
+        self._let_go(lease.owner)
+        return settled
+
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        """As `Store.doubt`. Redis follows in the background."""
+        settled = await self._authority.doubt(lease, reason)
+        self._let_go(lease.owner)
+        return settled
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
+        """As `Store.renew`. Leases in Redis are extended by `tick`."""
+        started = self._clock.boottime()
+        renewed = await self._authority.renew(leases)
+        for lease in leases:
+            held = self._held.get(lease.owner)
+            if held is not None and lease.owner in renewed:
+                held.trusted_until = max(held.trusted_until, started + lease.duration)
+        return renewed
+
+    def now_us(self) -> int | None:
+        """As `Store.now_us`."""
+        return self._authority.now_us()
+
+    async def tick(self) -> None:
+        """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second; never raises
+        `StoreUnavailable`. An attempt whose lease at the authority can no longer be trusted is let go: its entry ends by itself.
+        """
+        now = self._clock.boottime()
+        for owner in [owner for owner, held in self._held.items() if now >= held.trusted_until]:
+            del self._held[owner]
+        due = [owner for owner, held in self._held.items() if now >= held.extended + held.ttl / 2]
+        for start in range(0, len(due), _EXTEND_AT_ONCE):
+            await asyncio.gather(*map(self._extend, due[start : start + _EXTEND_AT_ONCE]))
+
+    async def drain(self, timeout: float) -> bool:
+        """Wait until Redis has followed all settles so far. False: `timeout` seconds have passed first."""
+        return await self._writes.drain(timeout)
+
+    async def close(self, timeout: float) -> None:
+        """Give the background writes `timeout` seconds, then drop them: their entries end by themselves."""
+        await self._writes.close(timeout)
+
+    async def _ask(self, intent: Intent) -> Record | _Held | None:
+        """What Redis knows for certain, or my lease there if it is acknowledged, or None."""
+        lookup = intent.key.lookup_digest()
+        if self._writes.pending(lookup):
+            return None
+        ttl = min(self._lease_ttl, intent.lease / 2)
+        value = encode_lease(lookup, intent.fingerprint, intent.owner)
+        try:
+            answer = await self._hot.acquire(lookup, value, _milliseconds(ttl))
+        except StoreUnavailable as error:
+            if error.may_have_landed:
+                self._delete(self._mine(lookup, intent, ttl))
+            return None
+        except asyncio.CancelledError:
+            self._delete(self._mine(lookup, intent, ttl))
+            raise
+        if isinstance(answer, Acquired):
+            return self._mine(lookup, intent, ttl)
+        match decode(lookup, answer.value):
+            case CompletedEntry() as entry if entry.fingerprint == intent.fingerprint:
+                return replayable(intent.key, entry, self._authority.now_us())
+            case LeaseEntry() as entry if entry.fingerprint == intent.fingerprint and entry.owner != intent.owner:
+                return in_progress(intent.key, entry)
+            case _:
+                return None
+
+    def _mine(self, lookup: bytes, intent: Intent, ttl: float) -> _Held:
+        now = self._clock.boottime()
+        return _Held(lookup, intent, ttl, extended=now, ends=now + ttl)
+
+    def _correct(self, held: _Held, found: Record) -> None:
+        """My lease in Redis was in vain: replace it by what the authority holds, if that is final, or delete it."""
+        entry = completed_entry(found)
+        if entry is None:
+            self._delete(held)
+        else:
+            self._complete(held, entry, "fill", self._hot.fill)
+
+    def _let_go(self, owner: bytes) -> None:
+        held = self._held.pop(owner, None)
+        if held is not None:
+            self._delete(held)
+
+    def _complete(self, held: _Held, entry: CompletedEntry, operation: str, put: _Put) -> None:
+        now_us = self._authority.now_us()
+        ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
+        value = encode_completed(held.lookup, entry, self._max_value) if ttl > 0 else None
+        if value is None:
+            self._delete(held)
+            return
+        self._writes.submit(operation, held.lookup, partial(put, held.lookup, held.intent.owner, value, _milliseconds(ttl)), held.ends)
+
+    def _delete(self, held: _Held) -> None:
+        self._writes.submit("delete", held.lookup, partial(self._hot.delete, held.lookup, held.intent.owner), held.ends)
+
+    async def _extend(self, owner: bytes) -> None:
+        held = self._held.get(owner)
+        if held is None:
+            return
+        ttl = min(held.ttl, held.trusted_until - self._clock.boottime())
+        if ttl <= 0:
+            return
+        try:
+            done = await self._hot.extend(held.lookup, owner, _milliseconds(ttl))
+        except StoreUnavailable:
+            held.ends = self._clock.boottime() + held.ttl
+            return
+        if done:
+            held.extended = self._clock.boottime()
+            held.ends = held.extended + held.ttl
+        else:
+            # Redis has lost it. What is or will be there now belongs to somebody else.
+            self._held.pop(owner, None)
+            self._observer.stale_write("redis_extend")
+
+
+def _milliseconds(seconds: float) -> int:
+    """A TTL for Redis, rounded down so that an entry never ends late, and at least 1, since Redis refuses 0."""
+    return max(1, int(seconds * 1000))

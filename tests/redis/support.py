@@ -1,0 +1,59 @@
+"""Values and connections that the tests of the Redis side share."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+
+from gateway.core.model import Fingerprint
+from gateway.store.redis.breaker import Breaker
+from gateway.store.redis.hotpath import HotPath
+from gateway.store.redis.link import Link
+
+_numbers = count(1)
+
+
+def token() -> bytes:
+    """An owner token that no other call returned."""
+    return next(_numbers).to_bytes(16, "big")
+
+
+def digest() -> bytes:
+    """A lookup digest that no other call returned."""
+    return hashlib.sha256(token()).digest()
+
+
+def fingerprint(text: str = "pay 5") -> Fingerprint:
+    return Fingerprint(1, hashlib.sha256(b"policy").digest(), hashlib.sha256(text.encode()).digest())
+
+
+def breaker(first: float = 0.02, limit: float = 0.1) -> Breaker:
+    """A quick one, without jitter."""
+    return Breaker(lambda: 0.5, first=first, limit=limit)
+
+
+@asynccontextmanager
+async def linked(url: str, *, timeout: float = 5.0) -> AsyncIterator[Link]:
+    """A started link whose timeouts no slow machine reaches, unless the test asks for short ones."""
+    link = Link(url, breaker(), timeout=timeout, connect_timeout=5.0)
+    await link.start()
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+@asynccontextmanager
+async def hotpath(url: str, *, timeout: float = 5.0, version: tuple[int, int] | None = None) -> AsyncIterator[HotPath]:
+    async with linked(url, timeout=timeout) as link:
+        if version is not None:
+            link.version = version
+        yield HotPath(link)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait until `condition` holds; fail after `seconds`."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.002)
