@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 MAX_DEPTH = 64
 MAX_NUMBER_LENGTH = 64
+MAX_EXPONENT_LENGTH = 3
 
 Json: TypeAlias = Any
 """dict with str keys, list, str, bool, None, int, or `_Number` for what ECMAScript would not print as a plain integer."""
@@ -35,6 +36,8 @@ def canonicalise(body: bytes, ignore: Sequence[str] = ()) -> bytes | None:
     """The canonical form of a JSON text with the values under the JSON pointers `ignore` left out, or None if it has none."""
     try:
         value = parse(body)
+        if ignore:
+            _check_depth(value, 0)  # of the whole text: what is ignored must not decide whether an interpreter can read the rest
         for pointer in ignore:
             value = without(value, pointer)
         return _write(value, 0).encode()
@@ -68,7 +71,7 @@ def _integer(text: str) -> Json:
 
 def _number(text: str) -> Json:
     """The number's ECMAScript text, if that text has exactly the value that was written: 1e2 is 100, but 0.1000…0001 is not 0.1."""
-    if len(text) > MAX_NUMBER_LENGTH:
+    if len(text) > MAX_NUMBER_LENGTH or len(text.lower().partition("e")[2].lstrip("+-")) > MAX_EXPONENT_LENGTH:
         raise NotCanonical("number too long")
     double = float(text)
     shortest = repr(double)
@@ -95,6 +98,14 @@ def ecmascript(double: float) -> str:
         mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
         layout = f"{mantissa}e{'+' if point > 0 else '-'}{abs(point - 1)}"
     return "-" + layout if sign else layout
+
+
+def _check_depth(value: Json, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise NotCanonical("too deep")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, depth + 1)
 
 
 def _write(value: Json, depth: int) -> str:

@@ -32,6 +32,8 @@ from typing import TypeAlias, assert_never
 from gateway.core.model import Fingerprint, Record, Status, StoredResponse
 from gateway.core.policy import OnExpired, Policy
 
+_CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
+
 RETRY_AFTER_MAX = 60
 """Clients' libraries use Retry-After only as an integer from 1 to 60 (standards: RFC 9110 section 10.2.3)."""
 
@@ -131,9 +133,10 @@ Decision: TypeAlias = Claim | Lapse | Replay | ReplayWithoutBody | InProgress | 
 def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
     """Judge a record that reserve found.
 
-    `sent` is the request's fingerprint under the *record's own* version and policy, None if this process cannot compute that.
+    `sent` is the request's fingerprint under the *record's own* version and policy, None if this process cannot compute that. `expired`
+    counts only where a record can expire: what is running or in doubt is never run again, whatever a store says of it.
     """
-    if found.expired:
+    if found.expired and found.status in _CAN_EXPIRE:
         return Claim(found) if policy.on_expired is OnExpired.EXECUTE else Gone(found)
     if sent is None:
         return Unreadable(found)
@@ -163,7 +166,7 @@ def _decide_completed(found: Record) -> Decision:
 
 def retry_after(seconds: float | None) -> int:
     """Whole seconds from 1 to 60 for a Retry-After field."""
-    return 1 if seconds is None else max(1, min(RETRY_AFTER_MAX, math.ceil(seconds)))
+    return 1 if seconds is None else math.ceil(max(1, min(RETRY_AFTER_MAX, seconds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +222,14 @@ def settle(outcome: Outcome, policy: Policy) -> Settlement:
 
     `release_on` is the operator's assertion that the upstream answers with these statuses before it executes anything;
     `doubt_on` lists statuses that an intermediary behind us may have made up after the upstream had executed (RFC 9110 section 15.6).
+    A status in both is in doubt.
     """
     match outcome:
         case Responded(status):
-            if status in policy.release_on:
-                return Release(f"status_{status}")
             if status in policy.doubt_on:
                 return Doubt(f"status_{status}")
+            if status in policy.release_on:
+                return Release(f"status_{status}")
             return Complete()
         case NotSent(reason):
             return Release(reason)

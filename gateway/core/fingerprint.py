@@ -49,7 +49,14 @@ def parse_policy(text: str) -> FingerprintPolicy:
     fields = json.loads(text)
     if not isinstance(fields, dict) or fields.keys() != {"body", "headers", "ignore"}:
         raise ValueError(f"not a fingerprint policy of this version: {text}")
-    return FingerprintPolicy(BodyMode(fields["body"]), tuple(fields["headers"]), tuple(fields["ignore"]))
+    headers, ignore = fields["headers"], fields["ignore"]
+    if not (_is_texts(headers) and _is_texts(ignore)):
+        raise ValueError(f"not a fingerprint policy of this version: {text}")
+    return FingerprintPolicy(BodyMode(fields["body"]), tuple(headers), tuple(ignore))
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +82,14 @@ class Fingerprinter:
         return hashlib.sha256(_DOMAIN + message).digest()
 
     def _fields(self, headers: Headers) -> tuple[bytes, bytes, list[bytes]]:
-        """Media type (without parameters), content coding, and the configured headers as name, number of lines, lines."""
-        media_type = coding = b""
+        """Media type (without parameters; of each line), content coding, and the configured headers as name, number of lines, lines."""
+        media_types: list[bytes] = []
+        coding = b""
         extra: dict[bytes, list[bytes]] = {name: [] for name in self.names}
         for name, value in headers:
             lower = name.lower()
             if lower == b"content-type":
-                media_type = value.partition(b";")[0].strip().lower()
+                media_types.append(value.partition(b";")[0].strip().lower())
             elif lower == b"content-encoding":
                 coding += value.strip().lower() + b","
             if lower in extra:
@@ -89,7 +97,7 @@ class Fingerprinter:
         configured: list[bytes] = []
         for name in self.names:
             configured += [name, b"%d" % len(extra[name]), *extra[name]]
-        return media_type, coding, configured
+        return b",".join(media_types), coding, configured
 
     def _body(self, media_type: bytes, coding: bytes, body: bytes) -> tuple[bytes, bytes]:
         """The tag that says how the body was read, and what of it is covered."""
@@ -110,5 +118,5 @@ def make_fingerprinter(policy: FingerprintPolicy, secret: bytes) -> Fingerprinte
 
 
 def _is_json(media_type: bytes) -> bool:
-    """application/json and the `+json` structured suffix (RFC 6839 section 3.1)."""
-    return media_type == b"application/json" or media_type.endswith(b"+json")
+    """application/json and the `+json` structured suffix (RFC 6839 section 3.1). Two types at once are none: who reads which is unknown."""
+    return media_type == b"application/json" or (media_type.endswith(b"+json") and b"," not in media_type)

@@ -29,13 +29,6 @@ PER_EXCHANGE = frozenset(
         b"authentication-info",
         b"retry-after",
         b"ratelimit",
-        b"ratelimit-policy",
-        b"ratelimit-limit",
-        b"ratelimit-remaining",
-        b"ratelimit-reset",
-        b"x-ratelimit-limit",
-        b"x-ratelimit-remaining",
-        b"x-ratelimit-reset",
         b"server-timing",
         b"alt-svc",
         b"traceparent",
@@ -47,11 +40,16 @@ PER_EXCHANGE = frozenset(
 )
 """Fields that speak about one exchange, or hand out a session: passed on with the first answer, never stored."""
 
+PER_EXCHANGE_FAMILIES = (b"ratelimit-", b"x-ratelimit-", b"x-rate-limit-")
+"""Beginnings of names of which the same is true; everybody has a `Remaining-Something` of their own."""
+
 OURS = frozenset({b"idempotent-replayed", b"original-request"})
 """Fields that only the gateway may send downstream; an upstream's own copies are removed."""
 
 FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip"})
-"""What hops before us say about the client; believed only from trusted proxies, else replaced."""
+"""What hops before us say about the client; believed only from trusted proxies, else replaced. What a trusted proxy says cannot be
+nominated away: its client may have written the `Connection` line.
+"""
 
 ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-encoding", b"cookie"})
 """Fields that naming them in `Connection` does not strip: they say what a request means, or whose it is."""
@@ -100,8 +98,8 @@ def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = frozenset()
         name = field[0].lower()
         if name in FORWARDED:
             if hop.trusted and name == b"x-forwarded-for":
-                chain.append(field[1])
-            elif hop.trusted and name not in gone:
+                chain += [field[1]] if field[1] else []
+            elif hop.trusted and name not in drop:
                 fields.append(field)
         elif name == b"via":
             via.append(field[1])
@@ -128,8 +126,12 @@ def to_client(headers: Headers) -> Headers:
 
 
 def to_store(headers: Headers) -> Headers:
-    """An upstream's fields as they are kept for replays: what `to_client` lets through, without what speaks of one exchange."""
-    return tuple([field for field in headers if field[0].lower() not in PER_EXCHANGE])
+    """Fields that `to_client` let through, as they are kept for replays: without what speaks of one exchange."""
+    return tuple([field for field in headers if not _per_exchange(field[0].lower())])
+
+
+def _per_exchange(name: bytes) -> bool:
+    return name in PER_EXCHANGE or name.startswith(PER_EXCHANGE_FAMILIES)
 
 
 def first(headers: Headers, name: bytes) -> bytes | None:

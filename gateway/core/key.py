@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from gateway.core.model import Headers
 from gateway.core.policy import KeyMode, KeyPolicy
+from gateway.core.readings import decode_escapes
 
 _STRING = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(.*)', re.DOTALL)
 _ESCAPED = re.compile(rb'\\(["\\])')
@@ -19,9 +20,11 @@ _BARE = re.compile(rb"[A-Za-z0-9_.~/+=*-][A-Za-z0-9!#$&*+./:<=>@^_|~()\[\]{}-]*"
 _RAW = re.compile(rb"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d-\x7e])?")
 _BARE_ITEM = (
     rb'(?:-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*"'
-    rb"|[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*|:[A-Za-z0-9+/=]*:|\?[01]|@-?[0-9]{1,15})"
+    rb"|[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*|:[A-Za-z0-9+/=]*:|\?[01]|@-?[0-9]{1,15}"
+    rb'|%"(?P<display>(?:[\x20\x21\x23\x24\x26-\x7e]|%[0-9a-f]{2})*)")'
 )
-_PARAMETERS = re.compile(rb"(?:; *[a-z*][a-z0-9_.*-]*(?:=" + _BARE_ITEM + rb")?)*")
+_PARAMETER = re.compile(rb"; *[a-z*][a-z0-9_.*-]*(?:=" + _BARE_ITEM + rb")?")
+_PARAMETERS = re.compile(rb"(?:" + _PARAMETER.pattern + rb")*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,24 @@ def parse_key(value: bytes, policy: KeyPolicy) -> KeyFound:
 
 def _parse_strict(value: bytes) -> bytes | None:
     found = _STRING.fullmatch(value)
-    if found is None or not _PARAMETERS.fullmatch(found[2]):
+    if found is None or not _are_parameters(found[2]):
         return None
     return _ESCAPED.sub(rb"\1", found[1]) if b"\\" in found[1] else found[1]
+
+
+def _are_parameters(text: bytes) -> bool:
+    """Whether only parameters stand behind the String (RFC 9651 section 4.2.3.2). Display Strings must be UTF-8 (section 4.2.10)."""
+    if not _PARAMETERS.fullmatch(text):
+        return False
+    return all(_is_utf8(decode_escapes(found["display"])) for found in _PARAMETER.finditer(text) if found["display"])
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _parse_lenient(value: bytes) -> bytes | None:

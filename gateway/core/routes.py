@@ -1,9 +1,9 @@
 """Which route a request target belongs to.
 
-Two readings of one target are compared. The *raw* path is what is forwarded, byte for byte (RFC 9110 section 7.7: a proxy must not
-change it). The *normal* path is the widest reading an upstream might make of it: escapes decoded, dot segments resolved, doubled
-and trailing slashes and `;parameters` dropped. A request whose normal path belongs to a guarded route that its raw path
-misses is refused: passing it on would let any spelling walk around the guard.
+The *raw* path is what is forwarded, byte for byte (RFC 9110 section 7.7: a proxy must not change it). The *normal* path is the usual
+reading an upstream makes of it: escapes decoded, dot segments resolved, doubled and trailing slashes and `;parameters` dropped. It decides
+among unguarded routes. A request of which *any* reading (`gateway.core.readings`) belongs to a guarded route that its raw path misses
+is refused: passing it on would let some spelling walk around the guard.
 """
 
 import re
@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.core.policy import Route
+from gateway.core.readings import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, readings
 
-DECODE_ROUNDS = 3
-"""How often escapes are decoded in the normal form: some servers and frameworks decode twice."""
-
-_PLAIN = re.compile(rb"(?:/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*)+|/")
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_PLAIN = re.compile(rb"(?:/%b)+|/" % PLAIN)
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _SEGMENT = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%-]*")
 _PARAMETER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
@@ -96,8 +93,8 @@ Match: TypeAlias = Matched | NoRoute | RefusedTarget
 def split_target(target: bytes) -> tuple[bytes, bytes, bytes]:
     """Split a request target (RFC 9112 section 3.2) into path, query and the origin-form to forward. The query is without its `?`.
 
-    An absolute-form target loses scheme and authority, since the upstream comes from the route map alone. A fragment, which no client
-    may send, is kept in the forwarded form and left out of the path.
+    An absolute-form target loses scheme and authority, since the upstream comes from the route map alone. A `#` is no delimiter here:
+    no client may send a fragment, and `RouteTable.match` refuses it.
     """
     origin = target
     if not target.startswith(b"/"):
@@ -107,16 +104,13 @@ def split_target(target: bytes) -> tuple[bytes, bytes, bytes]:
             if not origin.startswith(b"/"):
                 origin = b"/" + origin
     path, _, query = origin.partition(b"?")
-    return path.partition(b"#")[0], query, origin
+    return path, query, origin
 
 
 def normal_segments(path: bytes) -> tuple[str, ...]:
-    """The widest reading of a path, split at its slashes. Escapes that are not valid are kept as they stand."""
+    """The usual reading of a path, split at its slashes. Escapes that are not valid are kept as they stand."""
     for _ in range(DECODE_ROUNDS):
-        decoded = _ESCAPE.sub(lambda found: bytes((int(found[1], 16),)), path)
-        if decoded == path:
-            break
-        path = decoded
+        path = decode_escapes(path)
     path = path.partition(b"?")[0].partition(b"#")[0].replace(b"\\", b"/")
     result: list[str] = []
     for part in path.split(b"/"):
@@ -134,28 +128,65 @@ class RouteTable:
     def __init__(self, routes: tuple[Route, ...]) -> None:
         self.routes = routes
         self._compiled = tuple((parse_pattern(route.path), route) for route in routes)
+        self._loose = tuple((_loosen_pattern(pattern), route) for pattern, route in self._compiled)
+        self._folded = all(pattern == loose for (pattern, _), (loose, _) in zip(self._compiled, self._loose, strict=True))
+        self._guarded = tuple(route for route in routes if route.policy is not None)
 
     def match(self, method: str, target: bytes) -> Match:
         """Find the route of a request. Pure; linear in the number of routes."""
         path, _, _ = split_target(target)
-        if not path.startswith(b"/"):
-            return self._match_asterisk(method) if path == b"*" else RefusedTarget(None)
-        raw = self._find(method, tuple(path[1:].decode("utf-8", "surrogateescape").split("/")))
+        if not path.startswith(b"/") or b"#" in target:
+            return self._match_asterisk(method) if target == b"*" else RefusedTarget(None)
+        segments = tuple(path[1:].decode("utf-8", "surrogateescape").split("/"))
+        raw = _find(self._compiled, method, segments)
         if _PLAIN.fullmatch(path):
-            return Matched(raw) if raw else NoRoute()
-        normal = self._find(method, normal_segments(path))
-        if normal is not None and normal.policy is not None and normal is not raw:
-            return RefusedTarget(normal)
-        found = raw if raw is not None and raw.policy is not None else normal or raw
+            return self._match_plain(method, segments, raw)
+        if self._guarded and (refused := self._refuse(method, path, raw)) is not None:
+            return refused
+        if raw is not None and raw.policy is not None:
+            return Matched(raw)
+        found = _find(self._compiled, method, normal_segments(path)) or raw
         return Matched(found) if found else NoRoute()
+
+    def _match_plain(self, method: str, segments: tuple[str, ...], raw: Route | None) -> Match:
+        """A path that all upstreams read alike, but for letter case: many frameworks ignore it in routes."""
+        if raw is not None and raw.policy is not None:
+            return Matched(raw)
+        lower = tuple(map(str.lower, segments))
+        if self._guarded and (lower != segments or not self._folded):
+            guard = _find(self._loose, method, lower)
+            if guard is not None and guard.policy is not None:
+                return RefusedTarget(guard)
+        return Matched(raw) if raw else NoRoute()
+
+    def _refuse(self, method: str, path: bytes, raw: Route | None) -> RefusedTarget | None:
+        """Whether an upstream might read the path as one of a guarded route other than `raw`."""
+        possible = readings(path)
+        if possible is None:
+            others = any(route is not raw and _takes(route, method) for route in self._guarded)
+            return RefusedTarget(None) if others else None
+        for reading in possible:
+            guard = _find(self._loose, method, reading or ("",))
+            if guard is not None and guard.policy is not None and guard is not raw:
+                return RefusedTarget(guard)
+        return None
 
     def _match_asterisk(self, method: str) -> Match:
         """`OPTIONS *` is about the server as a whole (RFC 9110 section 9.3.7): the route of `/` answers for it."""
-        found = self._find(method, ("",)) if method == "OPTIONS" else None
+        found = _find(self._compiled, method, ("",)) if method == "OPTIONS" else None
         return Matched(found) if found and found.policy is None else RefusedTarget(None)
 
-    def _find(self, method: str, segments: tuple[str, ...]) -> Route | None:
-        for pattern, route in self._compiled:
-            if (not route.methods or method in route.methods) and pattern.matches(segments):
-                return route
-        return None
+
+def _find(compiled: tuple[tuple[Pattern, Route], ...], method: str, segments: tuple[str, ...]) -> Route | None:
+    for pattern, route in compiled:
+        if _takes(route, method) and pattern.matches(segments):
+            return route
+    return None
+
+
+def _takes(route: Route, method: str) -> bool:
+    return not route.methods or method in route.methods
+
+
+def _loosen_pattern(pattern: Pattern) -> Pattern:
+    return Pattern(tuple(None if literal is None else loosen(literal) for literal in pattern.segments), pattern.rest)

@@ -49,7 +49,7 @@ def find_scope(headers: Headers, scope: str, principal: tuple[str, ...], secret:
     parts: list[bytes] = []
     for name in principal:
         wanted = name.lower().encode()
-        values = [value for field, value in headers if len(field) == len(wanted) and field.lower() == wanted]
+        values = [value.strip(b" \t") for field, value in headers if len(field) == len(wanted) and field.lower() == wanted]
         if len(values) != 1 or not values[0]:
             return PrincipalMissing(name)
         parts += [wanted, values[0]]

@@ -1,0 +1,334 @@
+"""Fingerprint v1: golden values that pin it for ever, and what changes it and what does not."""
+
+import hashlib
+import hmac
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from gateway.core.fingerprint import VERSION, Content, Fingerprinter, make_fingerprinter, parse_policy, policy_digest, policy_text
+from gateway.core.model import Headers
+from gateway.core.policy import BodyMode, FingerprintPolicy
+from gateway.core.scope import length_prefixed
+from tests.unit.vectors import load
+
+VECTORS = load("fingerprint")
+
+JSON: Headers = ((b"Content-Type", b"application/json"),)
+AUTO = FingerprintPolicy()
+PAYMENT = Content("create-charge", "POST", b"/v1/pay?to=a", JSON, b'{"amount":100,"currency":"EUR"}')
+
+
+def digest(content: Content, policy: FingerprintPolicy = AUTO, secret: bytes = b"") -> bytes:
+    return make_fingerprinter(policy, secret).fingerprint(content).digest
+
+
+# ---- golden values
+
+
+def policy_of(case: dict[str, Any]) -> FingerprintPolicy:
+    raw = case["policy"]
+    return FingerprintPolicy(BodyMode(raw["body"]), tuple(raw["headers"]), tuple(raw["ignore"]))
+
+
+def fingerprinter_of(case: dict[str, Any]) -> Fingerprinter:
+    return make_fingerprinter(policy_of(case), bytes.fromhex(case["secret"]))
+
+
+def content_of(case: dict[str, Any]) -> Content:
+    headers = tuple((name.encode(), value.encode()) for name, value in case["headers"])
+    return Content(case["scope"], case["method"], case["target"].encode(), headers, case["body"].encode())
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
+def test_golden_fingerprints(case: dict[str, Any]) -> None:
+    """Version 1 gives these digests, for ever: they are in databases."""
+    found = fingerprinter_of(case).fingerprint(content_of(case))
+    assert (found.version, found.policy.hex(), found.digest.hex()) == (1, case["policy_digest"], case["fingerprint"])
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
+def test_golden_policies(case: dict[str, Any]) -> None:
+    """A policy's text, from which its digest is made, and back."""
+    assert policy_text(policy_of(case)) == case["policy_text"]
+    assert policy_digest(case["policy_text"]).hex() == case["policy_digest"]
+    assert policy_text(parse_policy(case["policy_text"])) == case["policy_text"]
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
+def test_golden_parts(case: dict[str, Any]) -> None:
+    """The digest is SHA-256, or HMAC under the secret, of the domain tag and the length-prefixed parts, and of nothing else."""
+    message = b"idempotency-gateway/fingerprint/1\0"
+    for part in case["parts"]:
+        message += f"{len(part.encode())}:{part},".encode()
+    secret = bytes.fromhex(case["secret"])
+    want = hmac.new(secret, message, hashlib.sha256) if secret else hashlib.sha256(message)
+    assert want.hexdigest() == case["fingerprint"]
+
+
+def test_version_is_pinned() -> None:
+    """A new version needs its own vectors beside these; version 1 stays readable."""
+    assert VERSION == 1
+
+
+# ---- what changes it
+
+
+CHANGES: dict[str, Content] = {
+    "scope": replace(PAYMENT, scope="create-refund"),
+    "method": replace(PAYMENT, method="PATCH"),
+    "path": replace(PAYMENT, target=b"/v1/pay2?to=a"),
+    "path parameter": replace(PAYMENT, target=b"/v1/pay/7?to=a"),
+    "path spelling": replace(PAYMENT, target=b"/v1/p%61y?to=a"),
+    "trailing slash": replace(PAYMENT, target=b"/v1/pay/?to=a"),
+    "query value": replace(PAYMENT, target=b"/v1/pay?to=b"),
+    "query left out": replace(PAYMENT, target=b"/v1/pay"),
+    "query order": replace(PAYMENT, target=b"/v1/pay?b=1&to=a"),
+    "query moved into path": replace(PAYMENT, target=b"/v1/payto=a"),
+    "fragment": replace(PAYMENT, target=b"/v1/pay#x?to=a"),
+    "media type": replace(PAYMENT, headers=((b"Content-Type", b"text/plain"),)),
+    "no media type": replace(PAYMENT, headers=()),
+    "second media type": replace(PAYMENT, headers=(*JSON, (b"content-type", b"text/plain"))),
+    "first media type": replace(PAYMENT, headers=((b"content-type", b"text/plain"), *JSON)),
+    "content coding": replace(PAYMENT, headers=(*JSON, (b"Content-Encoding", b"gzip"))),
+    "amount": replace(PAYMENT, body=b'{"amount":101,"currency":"EUR"}'),
+    "amount as text": replace(PAYMENT, body=b'{"amount":"100","currency":"EUR"}'),
+    "a member more": replace(PAYMENT, body=b'{"amount":100,"currency":"EUR","x":null}'),
+    "duplicate name": replace(PAYMENT, body=b'{"amount":999,"amount":100,"currency":"EUR"}'),
+    "no body": replace(PAYMENT, body=b""),
+    "not JSON": replace(PAYMENT, body=b'{"amount":100,"currency":"EUR"'),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("secret", [b"", b"secret"])
+def test_what_changes_it(change: str, secret: bytes) -> None:
+    """Every part of what a request means changes its fingerprint."""
+    assert digest(CHANGES[change], secret=secret) != digest(PAYMENT, secret=secret)
+
+
+def test_all_changes_differ() -> None:
+    """No two of these different requests share a fingerprint."""
+    every = [PAYMENT, *CHANGES.values()]
+    assert len({digest(content) for content in every}) == len(every)
+
+
+SAME: dict[str, Content] = {
+    "blanks": replace(PAYMENT, body=b' {"amount": 100,\n"currency": "EUR"} '),
+    "member order": replace(PAYMENT, body=b'{"currency":"EUR","amount":100}'),
+    "number spelling": replace(PAYMENT, body=b'{"amount":1e2,"currency":"EUR"}'),
+    "escapes": replace(PAYMENT, body=b'{"amount":100,"currenc\\u0079":"\\u0045UR"}'),
+    "charset": replace(PAYMENT, headers=((b"content-type", b" Application/JSON ; charset=utf-8"),)),
+    "absolute form": replace(PAYMENT, target=b"https://user@api.test:8443/v1/pay?to=a"),
+    "volatile fields": replace(
+        PAYMENT,
+        headers=(
+            (b"Date", b"Fri, 27 Nov 2026 22:00:00 GMT"),
+            (b"Authorization", b"Bearer other"),
+            (b"Idempotency-Key", b"k"),
+            *JSON,
+            (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            (b"Signature", b"sig1=:YQ==:"),
+            (b"X-Request-Id", b"r2"),
+            (b"User-Agent", b"retrying/2"),
+            (b"Content-Length", b"31"),
+            (b"Repeatability-First-Sent", b"now"),
+            (b"Host", b"other"),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("same", SAME)
+def test_what_does_not_change_it(same: str) -> None:
+    """Another spelling of the same request, and fields that change with each attempt, leave the fingerprint alone."""
+    assert digest(SAME[same]) == digest(PAYMENT)
+
+
+def test_configured_headers_are_covered() -> None:
+    """A configured header's presence, value, number of lines and their order count; its letter case and blanks around it do not."""
+    policy = FingerprintPolicy(headers=("if-match", "stripe-version"))
+
+    def with_fields(*fields: tuple[bytes, bytes]) -> bytes:
+        return digest(replace(PAYMENT, headers=JSON + fields), policy)
+
+    variants = [
+        with_fields(),
+        with_fields((b"Stripe-Version", b"1")),
+        with_fields((b"Stripe-Version", b"2")),
+        with_fields((b"Stripe-Version", b"")),
+        with_fields((b"If-Match", b"1")),
+        with_fields((b"Stripe-Version", b"1"), (b"Stripe-Version", b"2")),
+        with_fields((b"Stripe-Version", b"2"), (b"Stripe-Version", b"1")),
+        with_fields((b"Stripe-Version", b"1, 2")),
+        with_fields((b"If-Match", b"1"), (b"Stripe-Version", b"2")),
+    ]
+    assert len(set(variants)) == len(variants)
+    assert with_fields((b"STRIPE-version", b" 1\t")) == variants[1]
+    assert with_fields((b"Stripe-Version", b"2"), (b"If-Match", b"1")) == variants[-1]
+
+
+def test_secret_changes_it() -> None:
+    """Under another secret, or none, all digests are others; the policy's digest is the same."""
+    policy = FingerprintPolicy()
+    prints = [make_fingerprinter(policy, secret).fingerprint(PAYMENT) for secret in (b"", b"one", b"two")]
+    assert len({found.digest for found in prints}) == 3
+    assert len({found.policy for found in prints}) == 1
+
+
+# ---- body modes
+
+
+@pytest.mark.parametrize("media_type", [b"application/json", b"application/merge-patch+json", b"APPLICATION/Vnd.Api+JSON;v=1"])
+def test_auto_reads_json_types(media_type: bytes) -> None:
+    """In `auto`, bodies of JSON media types are compared by meaning."""
+    bodies = [b'{"a":1,"b":2}', b'{"b":2,"a":1}']
+    one, other = (digest(replace(PAYMENT, headers=((b"Content-Type", media_type),), body=body)) for body in bodies)
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        ((b"Content-Type", b""),),
+        ((b"Content-Type", b"text/json"),),
+        ((b"Content-Type", b"application/jsonx"),),
+        ((b"Content-Type", b"text/plain;application/json"),),
+        (*JSON, (b"Content-Encoding", b"identity")),
+        (*JSON, (b"Content-Encoding", b"gzip")),
+        (*JSON, *JSON),
+        ((b"Content-Type", b"text/plain"), (b"Content-Type", b"application/x+json")),
+        ((b"Content-Type", b"text/plain, application/x+json"),),
+    ],
+)
+def test_auto_reads_other_types_as_bytes(headers: Headers) -> None:
+    """In `auto`, a body of any other type, of two types at once, or under a content coding is its bytes."""
+    one, other = (digest(replace(PAYMENT, headers=headers, body=body)) for body in (b'{"a":1,"b":2}', b'{"b":2,"a":1}'))
+    assert one != other
+
+
+def test_mode_none_leaves_the_body_out() -> None:
+    """`none` covers everything but the body."""
+    policy = FingerprintPolicy(BodyMode.NONE)
+    assert digest(PAYMENT, policy) == digest(replace(PAYMENT, body=b"other"), policy) != digest(replace(PAYMENT, target=b"/x"), policy)
+
+
+@given(st.binary(max_size=20), st.binary(max_size=20), st.sampled_from([BodyMode.BYTES, BodyMode.AUTO, BodyMode.JSON]))
+@example(b"null", b" null", BodyMode.BYTES)
+def test_bytes_count_each(one: bytes, other: bytes, mode: BodyMode) -> None:
+    """Bodies without a JSON reading share a fingerprint only if they are equal."""
+    policy = FingerprintPolicy(mode)
+    plain = replace(PAYMENT, headers=((b"Content-Type", b"application/octet-stream"),))
+    prefix = b"\xff" if mode is BodyMode.JSON else b""
+    one, other = prefix + one, prefix + other
+    assert (digest(replace(plain, body=one), policy) == digest(replace(plain, body=other), policy)) == (one == other)
+
+
+@pytest.mark.parametrize("body", [b'{"a":1}', b"1", b"null", b'""', b"[]"])
+def test_json_and_bytes_never_meet(body: bytes) -> None:
+    """A canonical form and the same bytes read as bytes have different fingerprints: the tag says how the body was read."""
+    modes = [BodyMode.JSON, BodyMode.BYTES, BodyMode.NONE]
+    prints = [digest(replace(PAYMENT, body=body), FingerprintPolicy(mode)) for mode in modes]
+    assert len(set(prints)) == 3
+
+
+def test_tag_cannot_be_forged() -> None:
+    """A body that spells the end of one part and the start of another stays one body."""
+    inside = length_prefixed([b"json", b"1"])
+    assert digest(replace(PAYMENT, body=inside)) != digest(replace(PAYMENT, body=b"1"))
+    assert digest(replace(PAYMENT, scope="s1:x,4:POST", method="")) != digest(replace(PAYMENT, scope="s", method="x"))
+
+
+small = st.text("ab,:1", max_size=3)
+
+
+@given(st.tuples(small, small, small, small), st.tuples(small, small, small, small))
+@example(("a", "b", "", ""), ("ab", "", "", ""))
+def test_parts_never_run_together(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    """Moving characters from one part to its neighbour changes the fingerprint."""
+    prints = [digest(Content(scope, method, f"/{path}?{query}".encode(), (), b"")) for scope, method, path, query in (one, other)]
+    assert (prints[0] == prints[1]) == (one == other)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | small, lambda inner: st.lists(inner, max_size=3), max_leaves=5
+)
+
+
+@given(st.dictionaries(small, json_values, max_size=3), json_values, json_values)
+def test_ignored_pointers_apply(members: dict[str, Any], one: Any, other: Any) -> None:
+    """Bodies that differ only under an ignored pointer share a fingerprint under that policy, and no other bodies do."""
+    policy = FingerprintPolicy(ignore=("/at",))
+    assume(one != other)
+    bodies = [json.dumps(members | {"at": value}).encode() for value in (one, other)]
+    assert digest(replace(PAYMENT, body=bodies[0]), policy) == digest(replace(PAYMENT, body=bodies[1]), policy)
+    assert digest(replace(PAYMENT, body=bodies[0])) != digest(replace(PAYMENT, body=bodies[1]))
+    changed = json.dumps(members | {"amount": "changed"}).encode()
+    assert digest(replace(PAYMENT, body=bodies[0]), policy) != digest(replace(PAYMENT, body=changed), policy)
+
+
+@given(st.binary(max_size=30), st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), max_size=4), st.binary(max_size=12))
+def test_never_raises(body: bytes, headers: list[tuple[bytes, bytes]], target: bytes) -> None:
+    """Whatever a client sends has a fingerprint of 32 bytes."""
+    for mode in BodyMode:
+        content = Content("s", "POST", target, (*JSON, *headers), body)
+        assert len(digest(content, FingerprintPolicy(mode, ("x",), ("/a",)))) == 32
+
+
+# ---- policies
+
+
+policies = st.builds(
+    FingerprintPolicy,
+    st.sampled_from(BodyMode),
+    st.lists(st.from_regex(r"[a-z-]{1,8}", fullmatch=True), max_size=3, unique=True).map(tuple),
+    st.lists(st.text("abÄ~01/", max_size=5).map(lambda text: "/" + text), max_size=3, unique=True).map(tuple),
+)
+
+
+@given(policies)
+def test_policies_round_trip(policy: FingerprintPolicy) -> None:
+    """A policy read back from its text is the same policy, its lists in order."""
+    text = policy_text(policy)
+    assert parse_policy(text) == replace(policy, headers=tuple(sorted(policy.headers)), ignore=tuple(sorted(policy.ignore)))
+    assert policy_text(parse_policy(text)) == text
+
+
+@given(policies, policies)
+def test_different_policies_have_different_digests(one: FingerprintPolicy, other: FingerprintPolicy) -> None:
+    """The digest names the policy: the order of its lists aside, no two share one, and each fingerprint carries its own."""
+    same = (one.body, {*one.headers}, {*one.ignore}) == (other.body, {*other.headers}, {*other.ignore})
+    first, second = (make_fingerprinter(policy, b"").fingerprint(PAYMENT) for policy in (one, other))
+    assert (first.policy == second.policy) == same
+    assert first.policy == policy_digest(policy_text(one))
+    if same:
+        assert first == second
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"body":"auto","headers":[]}',
+        '{"body":"auto","headers":[],"ignore":[],"more":1}',
+        '{"body":"xml","headers":[],"ignore":[]}',
+        '{"body":null,"headers":[],"ignore":[]}',
+        '{"body":"auto","headers":"abc","ignore":[]}',
+        '{"body":"auto","headers":5,"ignore":[]}',
+        '{"body":"auto","headers":[5],"ignore":[]}',
+        '{"body":"auto","headers":[],"ignore":[null]}',
+        '{"body":"auto","headers":null,"ignore":[]}',
+    ],
+)
+def test_foreign_policy_texts_are_refused(text: str) -> None:
+    """A text that this version does not fully understand is a ValueError, never another policy."""
+    with pytest.raises(ValueError):  # noqa: PT011 - three parsers, one contract: whatever its words, a ValueError
+        parse_policy(text)

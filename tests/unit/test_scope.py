@@ -1,0 +1,158 @@
+"""The scope: who asks decides where a key lives; no two callers share one, and no credential shows in it."""
+
+import re
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from gateway.core.model import Headers, RecordKey
+from gateway.core.scope import PrincipalMissing, Scope, derived_key, find_scope, key_digest, length_prefixed, secret_check_value
+
+SECRET = b"digest secret"
+AUTH = ("Authorization",)
+
+
+def scope_of(headers: Headers, scope: str = "charges", principal: tuple[str, ...] = AUTH, secret: bytes = SECRET) -> str:
+    found = find_scope(headers, scope, principal, secret)
+    assert isinstance(found, Scope)
+    return found.id
+
+
+def bearer(token: bytes) -> Headers:
+    return ((b"Authorization", b"Bearer " + token),)
+
+
+parts = st.lists(st.binary(max_size=5) | st.sampled_from([b"", b"1:", b"1:a,", b",", b"0:,"]), max_size=4)
+
+
+@given(parts, parts)
+@example([b"", b""], [b""])
+@example([b"a,1:b"], [b"a", b"b"])
+def test_length_prefixed_is_injective(one: list[bytes], other: list[bytes]) -> None:
+    """No two lists share an encoding; it can be read back."""
+    assert (length_prefixed(one) == length_prefixed(other)) == (one == other)
+    rest, back = length_prefixed(one), []
+    while rest:
+        size, _, rest = rest.partition(b":")
+        back.append(rest[: int(size)])
+        assert rest[int(size) :][:1] == b","
+        rest = rest[int(size) + 1 :]
+    assert back == one
+
+
+values = st.binary(min_size=1, max_size=6).map(lambda value: b"x" + value + b"x")
+names = st.sampled_from(["charges", "refunds", "a", "ab"])
+
+
+@given(names, values, values, names, values, values)
+@example("a", b"x:y", b"z", "a", b"x", b"y:z")
+def test_scopes_are_injective(one: str, tenant: bytes, token: bytes, other: str, other_tenant: bytes, other_token: bytes) -> None:
+    """Two callers share a scope only if the scope's name and every header of the principal are equal."""
+    principal = ("X-Tenant", "Authorization")
+    first = scope_of(((b"X-Tenant", tenant), (b"Authorization", token)), one, principal)
+    second = scope_of(((b"X-Tenant", other_tenant), (b"Authorization", other_token)), other, principal)
+    assert (first == second) == ((one, tenant, token) == (other, other_tenant, other_token))
+
+
+def test_one_header_is_not_two() -> None:
+    """The number and the names of the principal's headers are part of the scope."""
+    headers: Headers = ((b"A", b"1"), (b"B", b"1"))
+    ids = [scope_of(headers, principal=principal) for principal in (("A",), ("B",), ("A", "B"), ("B", "A"))]
+    assert len({*ids, scope_of(headers, principal=())}) == 5
+
+
+def test_shape_of_the_id() -> None:
+    """An operator reads the scope's name and the kind of principal; the digest has a fixed length and no credential shows."""
+    found = scope_of(bearer(b"tenant-a"))
+    assert re.fullmatch(r"charges:header\.[A-Za-z0-9_-]{43}", found)
+    assert "tenant" not in found
+    assert scope_of(bearer(b"tenant-a"), principal=()) == "charges:none"
+
+
+def test_scope_ids_are_pinned() -> None:
+    """The encoding is stored with every record: a change would move all retries into another namespace."""
+    assert scope_of(((b"Authorization", b"Bearer t"),), "charges", AUTH, b"secret") == PINNED
+
+
+PINNED = "charges:header.yGzVSpGCbf1wHngbWF_pjE6i08epcXSV_E_AFBEZYkc"
+
+
+def test_secret_keys_the_digest() -> None:
+    """Under another secret every caller has another scope, and a leaked table cannot be searched without it."""
+    assert len({scope_of(bearer(b"t"), secret=secret) for secret in (b"", b"one", b"two")}) == 3
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        ((b"Authorization", b""),),
+        ((b"Authorization", b" \t"),),
+        ((b"X-Authorization", b"Bearer t"),),
+        (*bearer(b"a"), *bearer(b"b")),
+        (*bearer(b"a"), *bearer(b"a")),
+        (*bearer(b"a"), (b"authorization", b"")),
+    ],
+)
+def test_no_principal_no_scope(headers: Headers) -> None:
+    """An absent, empty or repeated header gives no scope: never one shared by all who lack it."""
+    assert find_scope(headers, "charges", AUTH, SECRET) == PrincipalMissing("Authorization")
+
+
+def test_every_header_of_the_principal_is_needed() -> None:
+    """With several headers, the first that is missing is named."""
+    assert find_scope(bearer(b"t"), "charges", ("Authorization", "X-Tenant"), SECRET) == PrincipalMissing("X-Tenant")
+
+
+def test_spelling_of_the_field() -> None:
+    """Field name case, blanks around the value and other fields do not change the scope; the value's case does."""
+    plain = scope_of(bearer(b"t"))
+    assert scope_of(((b"AUTHORIZATION", b"\tBearer t "), (b"X", b"1"))) == plain
+    assert scope_of(bearer(b"t"), principal=("authorization",)) == plain
+    assert scope_of(bearer(b"T")) != plain
+
+
+@given(st.binary(min_size=1, max_size=20))
+def test_any_bytes_are_a_credential(value: bytes) -> None:
+    """Credentials that are not UTF-8 are bytes like any other."""
+    assume(value.strip(b" \t"))
+    found = scope_of(((b"Authorization", value),))
+    assert found.isascii()
+    assert len(RecordKey(found, "k").lookup_digest()) == 32
+
+
+def test_two_tenants_never_meet() -> None:
+    """One key under two credentials is two records, two log digests and two keys at the next hop."""
+    one, other = scope_of(bearer(b"a")), scope_of(bearer(b"b"))
+    assert RecordKey(one, "k").lookup_digest() != RecordKey(other, "k").lookup_digest()
+    assert key_digest(SECRET, one, "k") != key_digest(SECRET, other, "k")
+    assert derived_key(SECRET, one, "k") != derived_key(SECRET, other, "k")
+
+
+texts = st.text("ab:,1", max_size=5)
+
+
+@given(texts, texts, texts, texts)
+@example("a:b", "c", "a", "b:c")
+def test_digests_of_keys_are_injective(scope: str, key: str, other_scope: str, other_key: str) -> None:
+    """Log digests and derived keys are equal only for the same scope and key."""
+    same = (scope, key) == (other_scope, other_key)
+    assert (key_digest(SECRET, scope, key) == key_digest(SECRET, other_scope, other_key)) == same
+    assert (derived_key(SECRET, scope, key) == derived_key(SECRET, other_scope, other_key)) == same
+
+
+def test_forms_of_digests() -> None:
+    """A log digest is 16 hex digits, a derived key is itself a good key, and neither shows the key or works without the secret."""
+    assert re.fullmatch(r"[0-9a-f]{16}", key_digest(SECRET, "s:none", "needle"))
+    assert re.fullmatch(rb"idg_[0-9a-f]{48}", derived_key(SECRET, "s:none", "needle"))
+    assert key_digest(b"other", "s:none", "needle") != key_digest(SECRET, "s:none", "needle")
+    assert derived_key(b"other", "s:none", "needle") != derived_key(SECRET, "s:none", "needle")
+
+
+def test_check_value_tells_secrets_apart() -> None:
+    """The check value changes with the secret, is stable, and is none of the other digests under it."""
+    values = {secret_check_value(secret) for secret in (b"", b"a", b"b", SECRET)}
+    assert len(values) == 4
+    assert secret_check_value(SECRET) == secret_check_value(SECRET)
+    assert secret_check_value(SECRET)[:16] != key_digest(SECRET, "", "")
