@@ -47,9 +47,7 @@ def canonicalise(body: bytes, ignore: Sequence[str] = ()) -> bytes | None:
 
 def parse(body: bytes) -> Json:
     """Parse strict I-JSON. Raises ValueError (`NotCanonical`, `JSONDecodeError`, `UnicodeDecodeError`) or RecursionError."""
-    return json.loads(
-        body.decode(), object_pairs_hook=_unique_names, parse_float=_number, parse_int=_integer, parse_constant=_refuse_constant
-    )
+    return _DECODER.decode(body.decode())
 
 
 def _unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -98,6 +96,9 @@ def ecmascript(double: float) -> str:
         mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
         layout = f"{mantissa}e{'+' if point > 0 else '-'}{abs(point - 1)}"
     return "-" + layout if sign else layout
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_names, parse_float=_number, parse_int=_integer, parse_constant=_refuse_constant)
 
 
 def _check_depth(value: Json, depth: int) -> None:

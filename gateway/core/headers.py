@@ -90,7 +90,8 @@ def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = frozenset()
     Fields in `keep` cannot be nominated away, fields in `drop` are left out. From a peer that is no trusted proxy the
     forwarded family is replaced, never appended to, so that no client can speak for another address (RFC 7239 section 8.1).
     """
-    gone = HOP_BY_HOP | FRAMING | drop | _REPLACED | (nominated(headers) - keep - ALWAYS_KEPT)
+    named = nominated(headers)
+    gone = _NOT_TO_UPSTREAM | drop | (named - keep - ALWAYS_KEPT) if named or drop else _NOT_TO_UPSTREAM
     via: list[bytes] = []
     chain: list[bytes] = []
     fields: list[tuple[bytes, bytes]] = [(b"Host", hop.host)]
@@ -118,10 +119,14 @@ def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = frozenset()
 _REPLACED = frozenset({b"host", b"expect", b"x-request-id"})
 """Fields that are ours to write toward the upstream; we have answered `Expect` ourselves."""
 
+_NOT_TO_UPSTREAM = HOP_BY_HOP | FRAMING | _REPLACED
+_NOT_TO_CLIENT = HOP_BY_HOP | FRAMING | OURS
+
 
 def to_client(headers: Headers) -> Headers:
     """An upstream's fields as the first answer carries them."""
-    dropped = HOP_BY_HOP | FRAMING | OURS | nominated(headers)
+    named = nominated(headers)
+    dropped = _NOT_TO_CLIENT | named if named else _NOT_TO_CLIENT
     return tuple([field for field in headers if field[0].lower() not in dropped])
 
 

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from gateway.core.model import Headers
@@ -35,13 +36,13 @@ ScopeFound: TypeAlias = Scope | PrincipalMissing
 
 def length_prefixed(parts: list[bytes]) -> bytes:
     """An injective encoding of a list of byte strings: no two lists share one."""
-    return b"".join(b"%d:%b," % (len(part), part) for part in parts)
+    return b"".join([b"%d:%b," % (len(part), part) for part in parts])
 
 
 def find_scope(headers: Headers, scope: str, principal: tuple[str, ...], secret: bytes) -> ScopeFound:
     """Derive the scope from the named headers, each of which must be there once and not be empty.
 
-    `principal` empty means `none`: one scope for all callers. Values enter only as a digest under `secret` (HMAC-SHA-256), so
+    `principal` empty means `none`: one scope for all callers. Values enter only as a digest under `secret` (keyed BLAKE2b), so
     that a leaked table does not give credentials away. A repeated field is refused: which of two an upstream believes is unknown.
     """
     if not principal:
@@ -53,8 +54,14 @@ def find_scope(headers: Headers, scope: str, principal: tuple[str, ...], secret:
         if len(values) != 1 or not values[0]:
             return PrincipalMissing(name)
         parts += [wanted, values[0]]
-    digest = hmac.digest(secret, b"idempotency-gateway/principal/header/1\0" + length_prefixed(parts), "sha256")
+    digest = hashlib.blake2b(length_prefixed(parts), key=_subkey(secret, b"principal/header/1"), digest_size=32).digest()
     return Scope(f"{scope}:header.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}")
+
+
+@lru_cache(maxsize=8)
+def _subkey(secret: bytes, purpose: bytes) -> bytes:
+    """A key for one purpose alone, so that digests of different kinds never meet. BLAKE2 takes at most 64 bytes; a secret may have more."""
+    return hmac.digest(secret, b"idempotency-gateway/" + purpose, "sha256")
 
 
 def secret_check_value(secret: bytes) -> str:
@@ -64,7 +71,8 @@ def secret_check_value(secret: bytes) -> str:
 
 def key_digest(secret: bytes, scope_id: str, key: str) -> str:
     """The key as logs show it: 16 hex digits, keyed, so that a log does not give keys away and the same key is still recognised."""
-    return hmac.digest(secret, b"idempotency-gateway/log/1\0" + length_prefixed([scope_id.encode(), key.encode()]), "sha256").hex()[:16]
+    message = length_prefixed([scope_id.encode(), key.encode()])
+    return hashlib.blake2b(message, key=_subkey(secret, b"log/1"), digest_size=8).hexdigest()
 
 
 def derived_key(secret: bytes, scope_id: str, key: str) -> bytes:

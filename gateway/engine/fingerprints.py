@@ -37,5 +37,7 @@ class Fingerprints:
                 fingerprinter = make_fingerprinter(parse_policy(found[1]), self._secret)
             except ValueError:
                 return None
+            if fingerprinter.digest != kept.policy:
+                return None
             self._foreign[kept.policy] = fingerprinter
         return fingerprinter.fingerprint(content)

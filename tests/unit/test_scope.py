@@ -75,7 +75,7 @@ def test_scope_ids_are_pinned() -> None:
     assert scope_of(((b"Authorization", b"Bearer t"),), "charges", AUTH, b"secret") == PINNED
 
 
-PINNED = "charges:header.yGzVSpGCbf1wHngbWF_pjE6i08epcXSV_E_AFBEZYkc"
+PINNED = "charges:header.kAkoOi-6WO_K1uVnod8Tf5YHvlQj709XoWrwZXEZqNI"
 
 
 def test_secret_keys_the_digest() -> None:

@@ -1,0 +1,156 @@
+"""The access log: one JSON line per finished request, written without ever holding up the event loop."""
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+import orjson
+
+from gateway.observe.sink import CHUNK, open_sink
+from gateway.observe.timestamp import now
+from gateway.ports import Exchange
+
+BUFFER_BYTES = 4 * 1024 * 1024
+_RETRY_SECONDS = 0.02
+_LONGEST_TEXT = 256
+
+_log = logging.getLogger(__name__)
+
+
+def access_line(exchange: Exchange) -> bytes:
+    """The log line of one request, newline included. Durations are milliseconds; no key, credential or body is in it."""
+    upstream_seconds = exchange.upstream_seconds
+    fields = {
+        "ts": now(),
+        "level": "info",
+        "msg": "request",
+        "request_id": exchange.request_id[:_LONGEST_TEXT],
+        "route": exchange.route,
+        "mode": exchange.mode,
+        "decision": exchange.decision,
+        "method": exchange.method[:_LONGEST_TEXT],
+        "status": exchange.status,
+        "settlement": exchange.settlement,
+        "reason": exchange.reason,
+        "key": exchange.key_digest,
+        "attempt": exchange.attempt,
+        "duration_ms": _milliseconds(exchange.total_seconds),
+        "store_ms": _milliseconds(exchange.store_seconds),
+        "upstream_ms": None if upstream_seconds is None else _milliseconds(upstream_seconds),
+        "upstream_status": exchange.upstream_status,
+        "request_bytes": exchange.request_bytes,
+        "response_bytes": exchange.response_bytes,
+        "client_gone": exchange.client_gone,
+    }
+    try:
+        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # Text from the wire may hold bytes that are not UTF-8, which only the standard library escapes.
+        return json.dumps(fields).encode() + b"\n"
+
+
+def _milliseconds(seconds: float) -> float:
+    return int(seconds * 1_000_000 + 0.5) / 1000
+
+
+class AccessLog:
+    """Lines on their way to a file descriptor. `append` belongs to an event loop's thread.
+
+    The lines of one tick go out together, in writes of at most CHUNK bytes that hold whole lines. While the reader stalls they are
+    kept, up to `buffer_bytes`; then the oldest are dropped, and `dropped` is told how many.
+    """
+
+    def __init__(self, fd: int, dropped: Callable[[int], None], *, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self._sink = open_sink(fd)
+        self._dropped = dropped
+        self._limit = buffer_bytes
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._head = b""
+        self._flush_due: asyncio.Handle | None = None
+        self._broken = False
+        self._closed = False
+
+    def append(self, line: bytes) -> None:
+        """Take a line. Never waits, never raises. After `close` lines count as dropped."""
+        if self._closed:
+            self._dropped(1)
+            return
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size > self._limit:
+            self._drop_oldest()
+        if self._flush_due is None:
+            self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
+
+    def close(self, patience: float = 1.0) -> None:
+        """Write what is left, waiting at most `patience` seconds for the reader; what it does not take counts as dropped.
+
+        May be called repeatedly.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush_due = None
+        deadline = time.monotonic() + patience
+        while not self._write_all() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._drop_all()
+        self._sink.close()
+
+    def _flush(self) -> None:
+        self._flush_due = None
+        if not self._write_all():
+            self._flush_due = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._flush)
+
+    def _write_all(self) -> bool:
+        """Write until nothing is left (True) or the reader stalls (False)."""
+        try:
+            while self._head or self._lines:
+                self._head = self._head or self._take()
+                taken = self._sink.write(self._head)
+                if taken == 0:
+                    return False
+                self._head = self._head[taken:]
+        except OSError as error:
+            self._break(error)
+        else:
+            self._broken = False
+        return True
+
+    def _take(self) -> bytes:
+        """The next whole lines that fit into one write; a line that is longer by itself goes alone."""
+        lines = [self._lines.popleft()]
+        size = len(lines[0])
+        while self._lines and size + len(self._lines[0]) <= CHUNK:
+            line = self._lines.popleft()
+            size += len(line)
+            lines.append(line)
+        self._size -= size
+        return b"".join(lines)
+
+    def _drop_oldest(self) -> None:
+        count = 0
+        while self._size > self._limit:
+            self._size -= len(self._lines.popleft())
+            count += 1
+        self._dropped(count)
+
+    def _drop_all(self) -> None:
+        count = len(self._lines) + self._head.count(b"\n")
+        self._lines.clear()
+        self._size, self._head = 0, b""
+        if count:
+            self._dropped(count)
+
+    def _break(self, error: OSError) -> None:
+        """The stream is gone, or full: what was to be written is lost, and the next tick tries anew."""
+        self._drop_all()
+        if not self._broken:
+            self._broken = True
+            _log.error("The access log cannot be written: %s", error.strerror)

@@ -1,0 +1,100 @@
+"""The metric families, by the names under which Prometheus knows them.
+
+They work in both modes of `prometheus_client`: one process with a registry of its own, or several workers that share the directory of
+`PROMETHEUS_MULTIPROC_DIR` (which must be set before this module is imported). So every gauge names how workers merge, and there
+are neither Info, Enum nor collectors of our own among them.
+"""
+
+import os
+from typing import Literal, TypeAlias
+
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+PREFIX = "idempotency"
+DURATION_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+STORE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+
+GaugeMode: TypeAlias = Literal["livesum", "livemax", "livemin"]
+"""How the gauges of several workers merge: dead workers do not count in any of these."""
+
+# Creation times double the series and say nothing that process_start_time_seconds does not; workers cannot share them either.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
+
+
+class Families:
+    """Every family, without its children."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self.requests = self._counter("requests", "Finished requests.", "route", "mode", "decision")
+        self.settlements = self._counter("settlements", "Attempts settled, by what they came to.", "route", "settlement", "reason")
+        self.request_duration = self._histogram(
+            "request_duration_seconds", "From a request's head to the end of its answer.", DURATION_BUCKETS, "route", "decision"
+        )
+        self.upstream_duration = self._histogram(
+            "upstream_duration_seconds",
+            "Upstream exchanges, by class of status; none: no response.",
+            DURATION_BUCKETS,
+            "route",
+            "code_class",
+        )
+        self.store_duration = self._histogram("store_duration_seconds", "Store operations.", STORE_BUCKETS, "store", "operation")
+        self.store_errors = self._counter("store_errors", "Store operations that failed.", "store", "operation", "reason")
+        self.store_batch_size = self._histogram(
+            "store_batch_size", "Rows or commands that shared one round trip.", BATCH_BUCKETS, "operation"
+        )
+        self.stale_writes = self._counter("stale_writes", "Writes that their fence refused.", "operation")
+        self.in_flight = self._gauge("in_flight", "Requests that are being served.", "livesum", "route")
+        self.zombies = self._counter("zombies", "Leases that lapsed without their owner: a worker died or was cut off.", "route")
+        self.records = self._gauge("records", "Records in the store; completed may be an estimate.", "livemax", "status")
+        self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax")
+        self.dead_letters = self._gauge("dead_letters", "Unknown records that wait for a person.", "livemax")
+        self.reaped = self._counter("reaped", "Expired records deleted.")
+        self.redis_breaker_open = self._gauge("redis_breaker_open", "1 while Redis counts as away.", "livemax")
+        self.reload_successful = self._gauge("config_last_reload_successful", "1 if the last reload succeeded.", "livemin")
+        self.reload_timestamp = self._gauge(
+            "config_last_reload_success_timestamp_seconds", "When the configuration in use was loaded.", "livemin"
+        )
+        self.build_info = self._gauge("build_info", "1, with the versions that run.", "livemax", "version", "python")
+        self.malformed_requests = self._counter("malformed_requests", "Requests that were no well-formed HTTP.")
+        self.background_failures = self._counter("background_failures", "Failures of background work.", "task")
+        self.log_lines_dropped = self._counter("access_log_dropped_lines", "Access log lines dropped because their reader stalled.")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}_total", text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", text, labels, registry=self._registry, buckets=buckets)
+
+    def _gauge(self, name: str, text: str, mode: GaugeMode, *labels: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self._registry, multiprocess_mode=mode)
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry that knows this process, and nothing else yet."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
+    """What `/metrics` answers: body and content type. With several workers that is all of them in one, whoever is asked.
+
+    Takes milliseconds per thousand series: not for an event loop that serves requests. Safe to call from any thread.
+    """
+    if MULTIPROCESS_DIR in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the library leaves it untyped
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4

@@ -1,0 +1,157 @@
+"""The observer that production runs: `gateway.ports.Observer` over Prometheus metrics, the access log and messages."""
+
+import logging
+import platform
+import time
+from collections.abc import Sequence
+
+from gateway import __version__
+from gateway.core.model import Status
+from gateway.core.policy import Route
+from gateway.observe import sets
+from gateway.observe.accesslog import AccessLog, access_line
+from gateway.observe.logs import describe
+from gateway.observe.metrics import Families, exposition, new_registry
+from gateway.observe.series import RouteSeries, StoreSeries
+from gateway.ports import Counts, Exchange, StoreUnavailable, Swept
+
+FAILURE_LOG_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class MetricsObserver:
+    """Counts and logs. Belongs to the event loop's thread, but for `exposition`.
+
+    Every label set of the given routes exists at 0 from the start. `access_log_fd` is where access lines go; None: nowhere.
+    One at most for each process when workers share their metrics.
+    """
+
+    def __init__(self, routes: Sequence[Route], *, access_log_fd: int | None = 1) -> None:
+        self._registry = new_registry()
+        self._families = families = Families(self._registry)
+        self._access_log = None if access_log_fd is None else AccessLog(access_log_fd, families.log_lines_dropped.inc)
+        self._stores = StoreSeries(families)
+        self._routes: dict[str, RouteSeries] = {}
+        self._other = RouteSeries(families, sets.OTHER)
+        self._failures = {task: families.background_failures.labels(task) for task in (*sets.TASKS, sets.OTHER)}
+        self._failure_lines = _Quiet(FAILURE_LOG_SECONDS)
+        self._records = {status: families.records.labels(status.value) for status in Status}
+        self._series(sets.UNMATCHED).extend(None)
+        self.update_routes(routes)
+        families.build_info.labels(__version__, platform.python_version()).set(1)
+        families.redis_breaker_open.set(0)
+        self.reloaded(successful=True)
+
+    def update_routes(self, routes: Sequence[Route]) -> None:
+        """Take over a new route map: its series appear at 0, those of routes that left stay as they are."""
+        for route in routes:
+            self._series(route.id).extend(route)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """What `/metrics` answers: see `gateway.observe.metrics.exposition`."""
+        return exposition(self._registry)
+
+    def close(self) -> None:
+        """Write the last access lines, waiting at most a second for their reader."""
+        if self._access_log is not None:
+            self._access_log.close()
+
+    def _series(self, route_id: str) -> RouteSeries:
+        found = self._routes.get(route_id)
+        if found is None:
+            found = self._routes[route_id] = RouteSeries(self._families, route_id)
+        return found
+
+    # ---- requests
+
+    def request_started(self, route: str) -> None:
+        self._routes.get(route, self._other).in_flight.inc()
+
+    def request_ended(self, exchange: Exchange) -> None:
+        series = self._routes.get(exchange.route, self._other)
+        series.in_flight.dec()
+        requests, duration = series.decided(exchange.mode, exchange.decision)
+        requests.inc()
+        duration.observe(exchange.total_seconds)
+        if self._access_log is not None:
+            self._access_log.append(access_line(exchange))
+
+    def malformed_request(self) -> None:
+        """A client sent what is no well-formed HTTP, and was refused before it had a route."""
+        self._families.malformed_requests.inc()
+
+    def settled(self, route: str, settlement: str, reason: str) -> None:
+        self._routes.get(route, self._other).settled(settlement, reason).inc()
+
+    def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
+        self._routes.get(route, self._other).upstream(status).observe(seconds)
+
+    # ---- stores
+
+    def store_operation(self, store: str, operation: str, seconds: float) -> None:
+        self._stores.duration(store, operation).observe(seconds)
+
+    def store_error(self, store: str, operation: str, reason: str) -> None:
+        self._stores.error(store, operation, reason).inc()
+
+    def store_batch(self, operation: str, size: int) -> None:
+        self._stores.batch(operation).observe(size)
+
+    def stale_write(self, operation: str) -> None:
+        self._stores.stale(operation).inc()
+
+    def redis_breaker(self, *, is_open: bool) -> None:
+        self._families.redis_breaker_open.set(is_open)
+
+    # ---- background
+
+    def swept(self, swept: Sequence[Swept]) -> None:
+        for one in swept:
+            self._routes.get(one.route_id, self._other).zombies.inc()
+            fields = {"route": one.route_id, "request_id": one.request_id, "attempt": one.attempt}
+            _log.warning("A lease lapsed without its owner; the record is unknown now", extra=fields)
+
+    def reaped(self, count: int) -> None:
+        self._families.reaped.inc(count)
+
+    def counted(self, counts: Counts) -> None:
+        self._records[Status.IN_PROGRESS].set(counts.in_progress)
+        self._records[Status.COMPLETED].set(counts.completed)
+        self._records[Status.FAILED_RETRYABLE].set(counts.failed_retryable)
+        self._records[Status.UNKNOWN].set(counts.unknown)
+        self._families.dead_letters.set(counts.dead_letters)
+        self._families.unknown_oldest_age.set(counts.unknown_oldest_age)
+
+    def reloaded(self, *, successful: bool) -> None:
+        self._families.reload_successful.set(successful)
+        if successful:
+            self._families.reload_timestamp.set_to_current_time()
+
+    def background_failed(self, task: str, error: BaseException) -> None:
+        self._failures.get(task, self._failures[sets.OTHER]).inc()
+        suppressed = self._failure_lines.due(task)
+        if suppressed is None:
+            return
+        fields: dict[str, object] = {"task": task, "error": describe(error), "suppressed": suppressed}
+        # A store that is away is an event of its own; where it was asked from says nothing.
+        trace = None if isinstance(error, StoreUnavailable) else (type(error), error, error.__traceback__)
+        _log.error("Background work failed", extra=fields, exc_info=trace)
+
+
+class _Quiet:
+    """At most one line for each subject within `seconds`. Subjects are few: names of background tasks."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last: dict[str, tuple[float, int]] = {}
+
+    def due(self, subject: str) -> int | None:
+        """How many lines were left out since the last one, if it is time for another; else None."""
+        now = time.monotonic()
+        said, left_out = self._last.get(subject, (now - self._seconds, 0))
+        if now - said < self._seconds:
+            self._last[subject] = (said, left_out + 1)
+            return None
+        self._last[subject] = (now, 0)
+        return left_out

@@ -1,0 +1,83 @@
+"""The closed sets that label values come from. Anything else is counted under `other`, so that no series grows with its input."""
+
+from collections.abc import Iterator
+
+from gateway.core.decision import Label
+from gateway.core.policy import Policy, Route
+from gateway.ports import DoubtReason, NotSentReason
+
+OTHER = "other"
+UNMATCHED = "unmatched"
+"""The route of requests that no line of the route map takes."""
+
+ENFORCE = "enforce"
+OFF = "off"
+"""The mode of requests that nothing guards."""
+MODES = frozenset({ENFORCE, "observe", OFF})
+
+CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
+"""Classes of final upstream statuses; `none` when no response came."""
+
+STORE_OPERATIONS = {
+    "postgres": ("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "counts", "ready"),
+    "redis": ("acquire", "get", "extend", "complete", "fill", "delete", "forget"),
+}
+STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")
+"""The words of `gateway.ports.StoreUnavailable`."""
+BATCHED = ("reserve", "complete", "release", "doubt", "redis")
+FENCED = ("complete", "release", "doubt", "renew", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
+TASKS = ("attempt", "sweep", "reap", "count")
+
+_UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET)
+_STATUS = "status_"
+STATUS_OTHER = "status_other"
+RESPONDED = "responded"
+SETTLEMENTS = {
+    "complete": (RESPONDED,),
+    "release": tuple(reason.value for reason in NotSentReason),
+    "doubt": tuple(reason.value for reason in DoubtReason),
+}
+"""What attempts come to, and the reasons that need no route to be known."""
+
+
+def decisions_of(policy: Policy | None) -> Iterator[tuple[str, Label]]:
+    """The (mode, decision) pairs that requests of a route can meet."""
+    if policy is None:
+        yield from ((OFF, decision) for decision in _UNGUARDED)
+    else:
+        yield from ((ENFORCE, decision) for decision in Label)
+        # Its target is refused before a request counts as guarded.
+        yield OFF, Label.REFUSED_TARGET
+
+
+def settlements_of(route: Route) -> Iterator[tuple[str, str]]:
+    """The (settlement, reason) pairs that attempts of a route can end in."""
+    if route.policy is None:
+        return
+    yield "complete", RESPONDED
+    for reason in (*SETTLEMENTS["release"], *_statuses(route.policy.release_on), OTHER):
+        yield "release", reason
+    for reason in (*SETTLEMENTS["doubt"], *_statuses(route.policy.doubt_on), OTHER):
+        yield "doubt", reason
+
+
+def _statuses(listed: frozenset[int]) -> Iterator[str]:
+    for status in sorted(listed):
+        yield f"{_STATUS}{status}"
+    yield STATUS_OTHER
+
+
+def bounded_settlement(settlement: str, reason: str) -> tuple[str, str]:
+    """Where a pair that the route's lists do not know is counted."""
+    if settlement not in SETTLEMENTS:
+        return OTHER, OTHER
+    if reason in SETTLEMENTS[settlement]:
+        return settlement, reason
+    return settlement, STATUS_OTHER if reason.startswith(_STATUS) else OTHER
+
+
+def code_class(status: int | None) -> str:
+    """The class of a status as a label."""
+    if status is None:
+        return "none"
+    return f"{status // 100}xx" if 200 <= status < 600 else OTHER

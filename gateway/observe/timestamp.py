@@ -1,0 +1,20 @@
+"""Instants as logs write them."""
+
+import time
+from functools import lru_cache
+
+
+def rfc3339(seconds: float) -> str:
+    """Seconds since the epoch as RFC 3339 in UTC with milliseconds, cut off rather than rounded."""
+    whole = int(seconds)
+    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(whole: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+
+
+def now() -> str:
+    """The present instant. The wall clock is read here and only here: for people's eyes, never for a decision."""
+    return rfc3339(time.time())  # noqa: TID251 - a log line's timestamp is the wall clock's
