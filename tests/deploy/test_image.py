@@ -1,0 +1,97 @@
+"""The Dockerfile, as far as it can be judged without building it."""
+
+import json
+import re
+import sys
+import tomllib
+from asyncio.subprocess import DEVNULL, create_subprocess_exec
+
+import pytest
+
+from gateway.admin import make_admin, start_admin
+from gateway.cli import main
+from gateway.config import TcpListener
+from tests.deploy.support import CONFIG_FOLDER, ROOT, final, health_command, silent_ports, stages
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_image_runs_as_a_numeric_user_other_than_root() -> None:
+    """Kubernetes' runAsNonRoot can only judge a number."""
+    found = re.fullmatch(r"(\d+):(\d+)", final("USER"))
+    assert found is not None
+    assert int(found[1]) >= 10_000
+    assert int(found[2]) >= 10_000
+
+
+def test_the_base_image_is_pinned_in_one_place() -> None:
+    """Both stages start from one argument, whose default names a version: a venv only works on the Python that made it."""
+    before, *built = stages()
+    (base,) = (one.value for one in before if one.name == "ARG")
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.1[123](\.\d+)?-slim[a-z-]*", base)
+    assert [stage[0].value for stage in built] == ["${PYTHON_IMAGE} AS build", "${PYTHON_IMAGE}"]
+
+
+def test_nothing_is_installed_or_fetched_in_the_final_stage() -> None:
+    """What is built stays in the build stage: no compiler, no package manager's cache, one copied folder."""
+    runs = [one.value for one in stages()[-1] if one.name == "RUN"]
+    assert [run.split()[:3] for run in runs] == [["python", "-m", "compileall"]]
+    assert [one.value for one in stages()[-1] if one.name == "COPY"] == ["--from=build /opt/gateway /opt/gateway"]
+
+
+def test_no_secret_is_part_of_the_image() -> None:
+    """Secrets come with the container: no argument, variable or copied file of the image holds one."""
+    everything = [one for stage in stages() for one in stage]
+    words = re.compile(r"secret|token|password|passwd|dsn|credential", re.IGNORECASE)
+    assert [one for one in everything if one.name in {"ARG", "ENV", "COPY", "ADD"} and words.search(one.value)] == []
+    assert [one for one in everything if one.name == "ADD"] == []
+
+
+def test_the_build_sees_only_what_it_copies() -> None:
+    """The context is a list of what goes in: a data folder, a .env or .git can not slip into a build."""
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "*"
+    allowed = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    copies = [one.value.split() for one in stages()[1] if one.name == "COPY"]
+    assert {source.rstrip("/") for copy in copies for source in copy[:-1]} == allowed
+    assert all((ROOT / name).exists() for name in allowed)
+
+
+def test_the_label_names_the_version_of_the_package() -> None:
+    """The image's version is the package's, unless a build says otherwise."""
+    arguments = [one.value for one in stages()[-1] if one.name == "ARG"]
+    assert f"VERSION={PROJECT['version']}" in arguments
+    assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in final("LABEL")
+
+
+def test_the_image_serves_by_default() -> None:
+    """The entry point is the package's command, and what it runs by default is one that the command line knows."""
+    assert json.loads(final("ENTRYPOINT")) == list(PROJECT["scripts"])
+    command, *arguments = json.loads(final("CMD"))
+    assert arguments == ["--config", f"{CONFIG_FOLDER}/gateway.yaml"]
+    assert main.commands[command].make_context(command, arguments, resilient_parsing=True).params["config"].name == "gateway.yaml"
+
+
+async def test_the_health_check_tells_a_live_gateway_from_a_dead_one() -> None:
+    """The image's own health check, run against a real admin listener: exit 0 while it answers, another code once it is gone."""
+    runner = await start_admin(TcpListener("127.0.0.1", 0), make_admin(silent_ports(), "token"))
+    try:
+        port = runner.addresses[0][1]
+        assert await _health(port) == 0
+    finally:
+        await runner.cleanup()
+    assert await _health(port) != 0
+
+
+@pytest.mark.parametrize("part", ["/livez", "9464", "timeout="])
+def test_the_health_check_asks_the_admin_port_whether_it_lives(part: str) -> None:
+    """Liveness on the exposed admin port, bounded: readiness would mark a gateway broken that only lacks its Postgres."""
+    assert part in health_command()[-1]
+    assert final("EXPOSE") == "8080 9464"
+
+
+async def _health(port: int) -> int:
+    program, *arguments = health_command()
+    assert program == "python"
+    process = await create_subprocess_exec(sys.executable, *(argument.replace("9464", str(port)) for argument in arguments), stderr=DEVNULL)
+    return await process.wait()
