@@ -115,7 +115,7 @@ async def measure(system: System, connections: int, requests: int, prefix: str) 
     used = cpu_seconds(system.pid) - before
     unexpected = {status: count for status, count in result.statuses.items() if status != 201}
     if unexpected or result.requests != requests:
-        print(f"{system.name}: {result.requests} answers, unexpected statuses {unexpected}", file=sys.stderr)
+        raise SystemExit(f"{system.name}: {result.requests} answers, unexpected statuses {unexpected}")
     return Sample(result.rate, used / result.requests, result.percentile(0.5), result.percentile(0.99))
 
 

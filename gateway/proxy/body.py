@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 from aiohttp import ClientError, web
 from aiohttp.web_request import BaseRequest
 
-from gateway.core.headers import first
-from gateway.core.model import Headers
 from gateway.wire import CONTINUE
 
 
@@ -18,9 +16,8 @@ class BodyTooLarge(Exception):
     """The body has more bytes than the route takes."""
 
 
-def expect_continue(request: BaseRequest, headers: Headers) -> None:
+def expect_continue(request: BaseRequest, expected: bytes | None) -> None:
     """Answer `Expect: 100-continue` once the body is really wanted: refusals by the head alone go out before it is sent."""
-    expected = first(headers, b"expect")
     if (
         expected is not None
         and expected.strip().lower() == b"100-continue"

@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
-from gateway.core.headers import first, to_upstream
+from gateway.core.headers import to_upstream
 from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import ForwardKey, Policy, Route
 from gateway.core.problems import Problem
@@ -51,7 +51,8 @@ class Proxy:
         """Answer one request. Never raises for anything that a client or an upstream does."""
         headers: Headers = request.raw_headers
         raw = request.raw_path.encode("utf-8", "surrogateescape")
-        call = Call(request, self._routing, self._request_id(headers), self._clock.boottime(), raw, headers)
+        named = {name.lower(): value for name, value in reversed(headers)}
+        call = Call(request, self._routing, self._request_id(named.get(b"x-request-id")), self._clock.boottime(), raw, headers, named)
         try:
             reply = await self._route(call)
         except ClientGone:
@@ -66,8 +67,7 @@ class Proxy:
         self._observe(call, reply, response, gone=gone)
         return response
 
-    def _request_id(self, headers: Headers) -> str:
-        given = first(headers, b"x-request-id")
+    def _request_id(self, given: bytes | None) -> str:
         if given is not None and _REQUEST_ID.fullmatch(given):
             return given.decode()
         return self._randomness.token().hex()
@@ -111,7 +111,7 @@ class Proxy:
 
     async def _guard_key(self, call: Call, route: Route, policy: Policy, key: RecordKey) -> Reply:
         call.key_digest = key_digest(call.routing.secret, key.scope_id, key.key)
-        expect_continue(call.request, call.headers)
+        expect_continue(call.request, call.named.get(b"expect"))
         try:
             body = await read_body(call.request, policy.limits.request_body)
         except BodyTooLarge:
@@ -159,10 +159,12 @@ class Proxy:
             detail=refused.detail,
             members=refused.members,
         )
-        date: Headers = ((b"Date", self._clock.http_date()),)
+        more: Headers = ((b"Date", self._clock.http_date()),)
+        if status == 405:
+            more += ((b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
         # The rest of a body that was refused unread is not waited for: it could be endless.
         unread = refused.problem in {Problem.BODY_TOO_LARGE, Problem.METHOD_REFUSED}
-        return WireResponse(status, reason_of(status), headers + ours + date, body, close=self.closing or unread)
+        return WireResponse(status, reason_of(status), headers + ours + more, body, close=self.closing or unread)
 
     def _gone(self, call: Call) -> web.StreamResponse:
         """The client left before its request was whole: nothing was reserved, nobody is there to be answered."""

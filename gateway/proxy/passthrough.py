@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from gateway.core.decision import Label
-from gateway.core.headers import end_to_end, first
+from gateway.core.headers import end_to_end
 from gateway.core.model import Headers
 from gateway.core.problems import Problem
 from gateway.engine.answers import Answer, Passed, Refused, RelayCut, Relayed, Reply
@@ -24,7 +24,7 @@ async def pass_through(call: Call, wire_headers: Headers, upstream: Upstream, cl
     status: int | None = None
     answer: Answer
     try:
-        expect_continue(call.request, call.headers)
+        expect_continue(call.request, call.named.get(b"expect"))
         response = await upstream.send(await _wire_request(call, wire_headers), _no_fence)
         status = response.status
         answer = await _answer(call.request.method, response)
@@ -42,7 +42,7 @@ def _no_fence() -> bool:
 
 async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
     method = call.request.method.encode()
-    announced = first(call.headers, b"content-length")
+    announced = call.named.get(b"content-length")
     length = int(announced) if announced is not None else None
     if not call.request.body_exists:
         return UpstreamRequest(method, call.target, wire_headers, b"", frame_empty=length == 0)

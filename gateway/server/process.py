@@ -12,9 +12,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from aiohttp import http_parser, web
@@ -97,8 +98,8 @@ class _Process:
         try:
             if gateway.link is not None:
                 await gateway.link.start()
-            await verify(gateway, accept_scope_change=accept_scope_change)
-            await self._serve(gateway)
+            if await self._unless_stopped(verify(gateway, accept_scope_change=accept_scope_change)):
+                await self._serve(gateway)
         except Unavailable as error:
             _log.error("%s", error)
             return EXIT_UNAVAILABLE
@@ -112,6 +113,18 @@ class _Process:
         finally:
             await gateway.close()
         return EXIT_OK
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do `work`, but not if told to stop meanwhile. Whether it was done; raises what it raises."""
+        working, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            return False
+        working.result()
+        return True
 
     async def _serve(self, gateway: Gateway) -> None:
         loop = asyncio.get_running_loop()

@@ -153,11 +153,6 @@ class FaultProxy:
                 marks.append(held)
             writer.write(data)
             await writer.drain()
-            if replies and self._last_reply:
-                self._last_reply = False
-                writer.close()
-                await self._stop_listening()
-                return
 
     async def _pump_replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, marks: list[HeldReply | None]) -> None:
         while data := await reader.read(65536):
@@ -174,7 +169,7 @@ class FaultProxy:
                 await mark.released.wait()
             writer.write(data)
             await writer.drain()
-            if replies and self._last_reply:
+            if self._last_reply:
                 self._last_reply = False
                 writer.close()
                 await self._stop_listening()

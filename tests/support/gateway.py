@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -105,9 +106,14 @@ class Gateway:
         """An admin page: status and body."""
         return await asyncio.to_thread(self._get, path)
 
-    def _get(self, path: str) -> tuple[int, bytes]:
+    async def post(self, path: str) -> tuple[int, bytes]:
+        """An admin command: status and body."""
+        return await asyncio.to_thread(self._get, path, "POST")
+
+    def _get(self, path: str, method: str = "GET") -> tuple[int, bytes]:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin}{path}", method=method)
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=10) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()

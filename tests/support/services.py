@@ -17,6 +17,7 @@ import asyncpg
 import pytest
 
 from gateway.embedded import PostgresServer, RedisServer, start_postgres, start_redis
+from gateway.store.migrate import migrate
 
 T = TypeVar("T")
 
@@ -84,8 +85,6 @@ class Services:
     def migrated_database(self, server: PostgresServer) -> str:
         """The DSN of a new database with the current schema, copied from a template that is migrated once."""
         if server.dsn not in self.templates:
-            from gateway.store.migrate import migrate  # noqa: PLC0415 - tests without a store do not need it
-
             template = self.empty_database(server)
             run(lambda: migrate(template))
             self.templates[server.dsn] = urlsplit(template).path[1:]
