@@ -73,7 +73,8 @@ class Store(Protocol):
         """Take over `found`, which was `failed_retryable` (attempt + 1) or expired (a new record life, attempt 1).
 
         Fenced by `found.record_id` and `found.version`, and by the state itself: succeeds only while the record is still exactly as
-        found (and `failed_retryable` unexpired, or still expired). None: somebody was faster, reserve again.
+        found (and `failed_retryable` unexpired, or still expired). A retry keeps the record's own fingerprint; a new life takes the
+        intent's. None: somebody was faster, reserve again.
         """
         ...
 

@@ -1,0 +1,227 @@
+"""Concurrent calls of one kind travel in one statement.
+
+A call that finds nobody ahead of it goes at once; calls that arrive while a statement waits for a connection join it. At most
+`width` statements of a kind are under way, since what waits behind them makes the next batch larger and so cheaper for each.
+
+Every call has a deadline of its own. One whose deadline passes gets its timeout while the batch goes on for the others; at the last
+one's deadline the statement is given up. A caller that is cancelled is dropped before sending, and ignored after.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from gateway.ports import StoreObserver, StoreUnavailable
+from gateway.store.postgres.lane import STORE, Lane, Refused, unavailable
+from gateway.store.postgres.lanes import Lanes
+
+I = TypeVar("I")  # noqa: E741 (an item; the letter is a type variable's whole name)
+R = TypeVar("R")
+
+ROWS_MAX = 128
+BYTES_MAX = 1024 * 1024
+ALONE_BYTES = 256 * 1024
+WAITING_MAX = 16384
+
+Statement = Callable[[Lane, Sequence[I]], Awaitable[Mapping[bytes, R | StoreUnavailable]]]
+"""Runs one statement for some items; the answers are found by owner token. Raises `Refused` and `StoreUnavailable`."""
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[I, R]):
+    """One caller and what it waits for. `size` is the number of bytes that the item adds to a statement."""
+
+    owner: bytes
+    item: I
+    size: int
+    deadline: float
+    future: "asyncio.Future[R | None]"
+
+
+class Batcher(Generic[I, R]):
+    """Batches the calls of one `operation`.
+
+    `smaller` gives what to try for an item that is refused even alone, or None to give up.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        lanes: Lanes,
+        statement: Statement[I, R],
+        observer: StoreObserver,
+        *,
+        width: int,
+        smaller: Callable[[I], I | None] = lambda item: None,
+    ) -> None:
+        self._operation = operation
+        self._lanes = lanes
+        self._statement = statement
+        self._observer = observer
+        self._width = width
+        self._smaller = smaller
+        self._queue: deque[Call[I, R]] = deque()
+        self._runners = 0
+        self._fetching = 0
+
+    def submit(self, owner: bytes, item: I, size: int, deadline: float) -> "asyncio.Future[R | None]":
+        """The answer to come; None if the statement had no row for this owner. Fails with `StoreUnavailable` and nothing else."""
+        if len(self._queue) >= WAITING_MAX:
+            self._observer.store_error(STORE, self._operation, "overloaded")
+            raise unavailable("overloaded", may_have_landed=False)
+        future: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
+        self._queue.append(Call(owner, item, size, deadline, future))
+        self._start()
+        return future
+
+    def _start(self) -> None:
+        if self._queue and self._fetching == 0 and self._runners < self._width:
+            self._runners += 1
+            self._fetching += 1
+            self._lanes.spawn(self._run())
+
+    async def _run(self) -> None:
+        """Take batches until nobody waits. `_fetching` counts the runners that have yet to take one: newcomers need no other."""
+        fetching = True
+        try:
+            while self._queue:
+                if not fetching:
+                    self._fetching += 1
+                    fetching = True
+                lane = await self._lane()
+                self._fetching -= 1
+                fetching = False
+                if lane is None:
+                    continue
+                try:
+                    if batch := self._take():
+                        self._start()
+                        await self._execute(lane, batch)
+                finally:
+                    self._lanes.release(lane)
+        finally:
+            self._fetching -= fetching
+            self._runners -= 1
+            self._start()
+
+    async def _lane(self) -> Lane | None:
+        """A lane, or None after those for whom there will be none have been told."""
+        deadline = self._queue[0].deadline
+        try:
+            return await self._lanes.acquire(deadline)
+        except TimeoutError:
+            self._abandon("timeout", deadline)
+        except StoreUnavailable as error:
+            self._abandon(error.reason, math.inf)
+        return None
+
+    def _abandon(self, reason: str, deadline: float) -> None:
+        """Fail those who wait, up to this deadline. Nothing of theirs has been sent."""
+        self._observer.store_error(STORE, self._operation, reason)
+        keep: deque[Call[I, R]] = deque()
+        for call in self._queue:
+            if call.deadline <= deadline:
+                _fail(call, reason, may_have_landed=False)
+            else:
+                keep.append(call)
+        self._queue = keep
+
+    def _take(self) -> list[Call[I, R]]:
+        """The next batch: capped in rows and bytes, a large item alone, no owner twice, nobody who has left."""
+        batch: list[Call[I, R]] = []
+        owners: set[bytes] = set()
+        size = 0
+        while self._queue and len(batch) < ROWS_MAX:
+            call = self._queue[0]
+            if call.future.done():
+                self._queue.popleft()
+                continue
+            size += call.size
+            if batch and (size > BYTES_MAX or call.size > ALONE_BYTES or call.owner in owners):
+                break
+            batch.append(self._queue.popleft())
+            owners.add(call.owner)
+            if call.size > ALONE_BYTES:
+                break
+        return batch
+
+    async def _execute(self, lane: Lane, batch: list[Call[I, R]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._observer.store_batch(self._operation, len(batch))
+        lane.deadline = max([call.deadline for call in batch])
+        expiry = _Expiry(batch, lambda: self._observer.store_error(STORE, self._operation, "timeout"))
+        started = loop.time()
+        try:
+            await self._send(lane, batch)
+        finally:
+            expiry.cancel()
+            self._observer.store_operation(STORE, self._operation, loop.time() - started)
+            for call in batch:
+                _fail(call, "error", may_have_landed=True)  # whoever was answered is not touched
+
+    async def _send(self, lane: Lane, batch: list[Call[I, R]], *, again: bool = False) -> None:
+        """Run the statement; halve a batch that is refused, until the row at fault stands alone. `again`: sent before, and refused."""
+        try:
+            answers = await self._statement(lane, [call.item for call in batch])
+        except Refused:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._send(lane, batch[:middle], again=True)
+                await self._send(lane, batch[middle:], again=True)
+                return
+            smaller = self._smaller(batch[0].item)
+            if smaller is not None:
+                batch[0].item = smaller
+                await self._send(lane, batch, again=True)
+                return
+            self._observer.store_error(STORE, self._operation, "error")
+            _fail(batch[0], "error", may_have_landed=True)
+        except StoreUnavailable as error:
+            self._observer.store_error(STORE, self._operation, error.reason)
+            for call in batch:
+                _fail(call, error.reason, may_have_landed=again or error.may_have_landed)
+        else:
+            for call in batch:
+                _answer(call, answers.get(call.owner))
+
+
+class _Expiry:
+    """Gives each call of a running batch its timeout when its deadline passes; `late` hears of it."""
+
+    __slots__ = ("_batch", "_late", "_loop", "_timer")
+
+    def __init__(self, batch: "list[Call[Any, Any]]", late: Callable[[], None]) -> None:
+        self._batch = batch
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_at(min([call.deadline for call in batch]), self._expire)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _expire(self) -> None:
+        now = self._loop.time() + 0.001  # timers may be a clock tick early
+        for call in self._batch:
+            if call.deadline <= now:
+                _fail(call, "timeout", may_have_landed=True)
+        waiting = [call.deadline for call in self._batch if not call.future.done()]
+        if waiting:  # when nobody is left the statement ends by the same deadline, and tells so itself
+            self._late()
+            self._timer = self._loop.call_at(min(waiting), self._expire)
+
+
+def _fail(call: Call[I, R], reason: str, *, may_have_landed: bool) -> None:
+    if not call.future.done():
+        call.future.set_exception(unavailable(reason, may_have_landed=may_have_landed))
+
+
+def _answer(call: Call[I, R], answer: R | StoreUnavailable | None) -> None:
+    if call.future.done():
+        return
+    if isinstance(answer, StoreUnavailable):
+        call.future.set_exception(answer)
+    else:
+        call.future.set_result(answer)

@@ -1,0 +1,193 @@
+"""A few connections to Postgres, opened when needed, reused last in first out, handed out in the order of asking.
+
+What an outage costs: a failed connect fails everybody who waits for a lane, since none of them would fare better. From then until a
+connect succeeds the server counts as down: at most one connect is tried at a time, at most one every `PROBE_INTERVAL`, and who asks
+meanwhile waits for it no longer than `PROBE_PATIENCE`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from gateway.store.postgres.lane import Connection, Lane, failure_reason, unavailable
+
+T = TypeVar("T")
+
+PROBE_INTERVAL = 0.25
+PROBE_PATIENCE = 0.25
+WAITERS_MAX = 1024
+
+
+class Lanes:
+    """At most `size` connections, made by `connect` (bounded by `timeout` seconds each), besides those being buried. One event loop's.
+
+    `connected_since` is the `boottime` reading at the first success after the last outage, None while there was none. It is what
+    tells a sweeper how long owners have had to renew their leases.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[Connection]], *, size: int, timeout: float, explicit: bool, boottime: Callable[[], float]
+    ) -> None:
+        self.connected_since: float | None = None
+        self._connect = connect
+        self._size = size
+        self._timeout = timeout
+        self._explicit = explicit
+        self._boottime = boottime
+        self._idle: list[Lane] = []
+        self._live = 0
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._waiters: dict[asyncio.Future[Lane], None] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._down: str | None = None
+        self._next_probe = 0.0
+        self._closed = False
+
+    async def acquire(self, deadline: float) -> Lane:
+        """A lane, to be given back with `release`. Nothing has been sent when this raises.
+
+        Raises TimeoutError at `deadline` (event loop time) and `StoreUnavailable` when there is no server to wait for.
+        """
+        if self._closed:
+            raise unavailable("not_ready", may_have_landed=False)
+        if (lane := self._reuse()) is not None:
+            return lane
+        if len(self._waiters) >= WAITERS_MAX:
+            raise unavailable("overloaded", may_have_landed=False)
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Lane] = loop.create_future()
+        self._waiters[waiter] = None
+        self._grow()
+        limit = deadline if self._down is None else min(deadline, loop.time() + PROBE_PATIENCE)
+        timer = loop.call_at(limit, self._give_up, waiter, limit < deadline)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.release(waiter.result())
+            raise
+        finally:
+            timer.cancel()
+            self._waiters.pop(waiter, None)
+
+    def release(self, lane: Lane) -> None:
+        """Give a lane back: to the next who waits, or to the idle ones; a broken one is dropped and replaced if somebody waits."""
+        if lane.usable:
+            self._succeeded()
+            self._hand_on(lane)
+        else:
+            self._live -= 1
+            self.connected_since = None
+            self.spawn(lane.bury())
+            self._grow()
+
+    async def call(self, work: Callable[[Lane], Awaitable[T]], deadline: float) -> T:
+        """Run `work` on a lane, in a task of our own: a caller that is cancelled leaves its statement to run to its end.
+
+        Raises what `work` raises, and `StoreUnavailable`, at `deadline` at the latest.
+        """
+        return await asyncio.shield(self.spawn(self._work(work, deadline)))
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a task that `close` waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Refuse new work, let running statements end (each has its deadline), close all connections."""
+        self._closed = True
+        self._fail_waiters("not_ready")
+        for connecting in self._connecting:
+            connecting.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        idle, self._idle, self._live = self._idle, [], 0
+        await asyncio.gather(*[lane.bury() for lane in idle])
+
+    async def _work(self, work: Callable[[Lane], Awaitable[T]], deadline: float) -> T:
+        try:
+            lane = await self.acquire(deadline)
+        except TimeoutError as error:
+            raise unavailable("timeout", may_have_landed=False) from error
+        lane.deadline = deadline
+        try:
+            return await work(lane)
+        finally:
+            self.release(lane)
+
+    def _reuse(self) -> Lane | None:
+        while self._idle:
+            lane = self._idle.pop()
+            if lane.usable:
+                return lane
+            self._live -= 1
+        if self._live == 0:
+            self.connected_since = None
+        return None
+
+    def _hand_on(self, lane: Lane) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(lane)
+                del self._waiters[waiter]
+                return
+        self._idle.append(lane)
+
+    def _grow(self) -> None:
+        """Open connections for those who wait, as far as size and the state of the server allow."""
+        if asyncio.get_running_loop().time() < self._next_probe:
+            if self._live == 0 and not self._connecting:
+                self._fail_waiters(self._down or "refused")
+            return
+        connecting = len(self._connecting)
+        wanted = min(len(self._waiters), self._size - self._live, self._size if self._down is None else 1) - connecting
+        if self._closed:
+            return
+        for _ in range(wanted):
+            task = asyncio.get_running_loop().create_task(self._open())
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await self._connect()
+        except Exception as error:  # whatever it was, those who wait must hear of it
+            reason = failure_reason(error)
+            self._failed("refused" if reason == "disconnected" else reason)
+            return
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._connecting.discard(task)
+        self._live += 1
+        self._down = None
+        self._next_probe = 0.0
+        self._succeeded()
+        self._hand_on(Lane(connection, explicit=self._explicit))
+        self._grow()
+
+    def _succeeded(self) -> None:
+        if self.connected_since is None:
+            self.connected_since = self._boottime()
+
+    def _failed(self, reason: str) -> None:
+        self._next_probe = asyncio.get_running_loop().time() + PROBE_INTERVAL
+        self.connected_since = None
+        if self._live == 0:  # otherwise lanes in use will come back, and the server has merely no room for more
+            self._down = reason
+            self._fail_waiters(reason)
+
+    def _fail_waiters(self, reason: str) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(unavailable(reason, may_have_landed=False))
+
+    def _give_up(self, waiter: asyncio.Future[Lane], impatient: bool) -> None:  # noqa: FBT001 (a timer passes no keywords)
+        if not waiter.done():
+            error: Exception = unavailable(self._down or "timeout", may_have_landed=False) if impatient else TimeoutError()
+            waiter.set_exception(error)

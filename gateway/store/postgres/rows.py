@@ -1,0 +1,128 @@
+"""Between rows of `gateway_records` and the model: what a statement is given, and what its answer means.
+
+Response headers are kept as bytes, so that every field line survives with its order, case and octets. Schema version 1: for each
+line two big-endian 32-bit lengths, of the name and of the value, then the name and the value.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import asyncpg
+
+from gateway.core.model import RESPONSE_SCHEMA_VERSION, Fingerprint, Headers, Intent, Record, RecordKey, Status, StoredResponse
+
+_LENGTHS = struct.Struct(">II")
+
+Row = asyncpg.Record
+
+
+class Unreadable(Exception):
+    """A stored response that this version cannot read. Never guessed at: the store answers "error" for it."""
+
+
+def encode_headers(headers: Headers) -> bytes:
+    pack = _LENGTHS.pack
+    return b"".join([part for name, value in headers for part in (pack(len(name), len(value)), name, value)])
+
+
+def decode_headers(stored: bytes) -> Headers:
+    """The inverse of `encode_headers`. Raises `Unreadable` for anything that it did not make."""
+    headers: list[tuple[bytes, bytes]] = []
+    at = 0
+    while at < len(stored):
+        try:
+            name_length, value_length = _LENGTHS.unpack_from(stored, at)
+        except struct.error as error:
+            raise Unreadable("header lengths are cut") from error
+        start = at + _LENGTHS.size
+        middle = start + name_length
+        at = middle + value_length
+        if at > len(stored):
+            raise Unreadable("a header line is cut")
+        headers.append((stored[start:middle], stored[middle:at]))
+    return tuple(headers)
+
+
+def columns(items: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows to columns, as `unnest` takes them."""
+    return list(zip(*items, strict=True))
+
+
+def intent_row(intent: Intent) -> tuple[Any, ...]:
+    """The arguments of `reserve` for one intent, in order."""
+    key, fingerprint = intent.key, intent.fingerprint
+    return (
+        key.scope_id,
+        key.key,
+        fingerprint.digest,
+        fingerprint.version,
+        fingerprint.policy,
+        intent.owner,
+        intent.route_id,
+        intent.request_id,
+        intent.method,
+        intent.target,
+        intent.lease,
+        intent.max_execution,
+        intent.reconcilable,
+    )
+
+
+def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
+    """The arguments of `retry` and `new_life`, in order."""
+    fingerprint = intent.fingerprint
+    return (
+        found.key.scope_id,
+        found.key.key,
+        found.record_id,
+        found.version,
+        intent.owner,
+        fingerprint.digest,
+        fingerprint.version,
+        fingerprint.policy,
+        intent.route_id,
+        intent.request_id,
+        intent.method,
+        intent.target,
+        intent.lease,
+        intent.max_execution,
+        intent.reconcilable,
+    )
+
+
+def decode_record(key: RecordKey, row: Row) -> Record:
+    """A record as `reserve` or `find` reports it. Raises `Unreadable`."""
+    status = Status(row["status"])
+    lease_left, expires_in, reconcile_in = row["lease_left"], row["expires_in"], row["reconcile_in"]
+    return Record(
+        key=key,
+        record_id=row["record_id"],
+        version=row["version"],
+        status=status,
+        fingerprint=Fingerprint(row["fingerprint_version"], row["fingerprint_policy"], row["request_fingerprint"]),
+        owner=row["owner"],
+        attempt=row["attempt"],
+        request_id=row["request_id"],
+        lease_live=lease_left is not None and lease_left > 0,
+        expired=expires_in is not None and expires_in <= 0,
+        dead_lettered=row["dead_lettered"],
+        reconcile_in=None if reconcile_in is None else max(reconcile_in, 0.0),
+        expires_in=None if expires_in is None else max(expires_in, 0.0),
+        expires_at_us=row["expires_at_us"],
+        last_error_code=row["last_error_code"],
+        response=_decode_response(row) if status is Status.COMPLETED else None,
+    )
+
+
+def _decode_response(row: Row) -> StoredResponse:
+    if row["response_schema_version"] != RESPONSE_SCHEMA_VERSION:
+        raise Unreadable(f"response schema version {row['response_schema_version']}")
+    return StoredResponse(
+        status=row["response_status_code"],
+        reason=row["response_reason"],
+        headers=decode_headers(row["response_headers"]),
+        body=row["response_body"],
+        body_length=row["response_body_length"],
+        body_digest=row["response_body_digest"],
+    )

@@ -1,0 +1,140 @@
+"""The batched statements: what they are given, and what their answers mean for each caller."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from gateway.core.model import RESPONSE_SCHEMA_VERSION, Intent, Lease, Record, Status, StoredResponse
+from gateway.ports import Settled, StoreUnavailable, Transition
+from gateway.store.postgres.clock import DatabaseClock
+from gateway.store.postgres.lane import Lane, unavailable
+from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.rows import Row, Unreadable, columns, decode_record, encode_headers, intent_row
+
+INLINE_BODY_BYTES = 64 * 1024
+"""Stored bodies up to this size are part of a reserve's answer; larger ones are read one by one."""
+
+_TRANSITIONS = {transition.value: transition for transition in Transition}
+
+
+class BodyLeftOut:
+    """The record is completed, with a body that is too large for a batch."""
+
+
+BODY_LEFT_OUT = BodyLeftOut()
+
+Reserved: TypeAlias = Lease | Record | BodyLeftOut
+
+
+class Completion(NamedTuple):
+    """One row of the `complete` statement, its arguments in order; a tuple, since one is made for every request."""
+
+    scope_id: str
+    key: str
+    owner: bytes
+    retention: float
+    status: int
+    reason: bytes
+    headers: bytes
+    body: bytes | None
+    body_length: int
+    body_digest: bytes
+    schema_version: int
+
+    def smaller(self) -> "Completion | None":
+        """What to store when this is refused: first without the body, then without headers, too."""
+        if self.body is not None:
+            return self._replace(body=None)
+        return self._replace(headers=b"") if self.headers else None
+
+
+class Release(NamedTuple):
+    """One row of the `release` statement, its arguments in order."""
+
+    scope_id: str
+    key: str
+    owner: bytes
+    reason: str
+    retention: float
+
+
+class Doubt(NamedTuple):
+    """One row of the `doubt` statement, its arguments in order."""
+
+    scope_id: str
+    key: str
+    owner: bytes
+    reason: str
+
+
+def completion(lease: Lease, response: StoredResponse, retention: float) -> Completion:
+    return Completion(
+        lease.key.scope_id,
+        lease.key.key,
+        lease.owner,
+        retention,
+        response.status,
+        response.reason,
+        encode_headers(response.headers),
+        response.body,
+        response.body_length,
+        response.body_digest,
+        RESPONSE_SCHEMA_VERSION,
+    )
+
+
+class Statements:
+    """Batched statements; each reads its answers' clock."""
+
+    def __init__(self, clock: DatabaseClock) -> None:
+        self._clock = clock
+
+    async def reserve(self, lane: Lane, intents: Sequence[Intent]) -> Mapping[bytes, Reserved | StoreUnavailable]:
+        """Owners that are absent from the answer lost a race that this statement could not see the end of."""
+        sent = self._clock.boottime()
+        rows = await lane.fetch(QUERIES["reserve"], *columns(map(intent_row, intents)), INLINE_BODY_BYTES)
+        if rows:
+            self._clock.read(rows[0]["now_us"], sent)
+        by_owner = {intent.owner: intent for intent in intents}
+        answers: dict[bytes, Reserved | StoreUnavailable] = {}
+        for row in rows:
+            owner: bytes = row["asked_by"]
+            intent = by_owner[owner]
+            if row["version"] is None:
+                answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.lease)
+            elif owner not in answers:  # a lease wins over a row that was deleted after the statement's snapshot
+                answers[owner] = _found(intent, row, sent)
+        return answers
+
+    async def complete(self, lane: Lane, settles: Sequence[Completion]) -> Mapping[bytes, Settled]:
+        return await self._settle(lane, QUERIES["complete"], settles)
+
+    async def release(self, lane: Lane, settles: Sequence[Release]) -> Mapping[bytes, Settled]:
+        return await self._settle(lane, QUERIES["release"], settles)
+
+    async def doubt(self, lane: Lane, settles: Sequence[Doubt]) -> Mapping[bytes, Settled]:
+        return await self._settle(lane, QUERIES["doubt"], settles)
+
+    async def _settle(self, lane: Lane, query: str, settles: Sequence[tuple[Any, ...]]) -> Mapping[bytes, Settled]:
+        sent = self._clock.boottime()
+        rows = await lane.fetch(query, *columns(settles))
+        self._clock.read(rows[0][1], sent)
+        return {owner: _settled(transition, expires_at_us) for owner, _, transition, expires_at_us in rows}
+
+
+def _settled(word: str, expires_at_us: int | None) -> Settled:
+    transition = _TRANSITIONS[word]
+    return Settled(transition, expires_at_us if transition in (Transition.DONE, Transition.ALREADY) else None)
+
+
+def _found(intent: Intent, row: Row, sent: float) -> Reserved | StoreUnavailable:
+    lease_left: float | None = row["lease_left"]
+    if row["owner"] == intent.owner and row["status"] == Status.IN_PROGRESS and lease_left is not None and lease_left > 0:
+        # My own statement landed after all. Its lease began then: date it so that started + duration is what is left of it.
+        started = sent + min(lease_left - intent.lease, 0.0)
+        return Lease(intent.key, row["record_id"], intent.owner, row["attempt"], started, intent.lease)
+    if row["body_left_out"]:
+        return BODY_LEFT_OUT
+    try:
+        return decode_record(intent.key, row)
+    except Unreadable:
+        return unavailable("error", may_have_landed=True)

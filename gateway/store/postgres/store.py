@@ -1,0 +1,218 @@
+"""The authority: `gateway.ports.Store` and `gateway.ports.Maintenance` over Postgres.
+
+Each transition is one statement of `queries.sql`. Reserves and settles travel in batches (`batching`), everything else alone,
+all over the same few connections (`lanes`). There is no session state: no SET, LISTEN, temporary table or session lock.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import asyncpg
+
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.ports import Counts, Settled, StoreObserver, StoreUnavailable, Swept, Transition
+from gateway.store.migrate import MigrationError, pending
+from gateway.store.postgres.batching import Batcher
+from gateway.store.postgres.clock import DatabaseClock
+from gateway.store.postgres.lane import STORE, Connection, Lane, Refused, unavailable
+from gateway.store.postgres.lanes import Lanes
+from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.registry import Registry
+from gateway.store.postgres.rows import Row, Unreadable, claim_arguments, columns, decode_record
+from gateway.store.postgres.statements import BodyLeftOut, Completion, Doubt, Release, Reserved, Statements, completion
+from gateway.store.quiet import Quiet
+
+T = TypeVar("T")
+
+ROUNDS = 3
+"""How often a reserve is sent, at most, when races leave it without an answer."""
+
+WIDTH = 2
+"""Statements of one kind that may be under way at once."""
+
+COUNT_EXACTLY = 10_000
+"""Completed records are counted up to this many, and estimated above."""
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class PostgresStore:
+    """Records in the database at `dsn`, over at most `pool_size` connections, opened when needed. Belongs to one event loop.
+
+    `timeout` (seconds) bounds every call: waiting for a connection, and the statement, also when the peer stalls. With
+    `prepared_statements=False` it works behind a pooler in transaction mode.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        pool_size: int = 8,
+        timeout: float = 2.0,
+        prepared_statements: bool = True,
+        application_name: str = "idempotency-gateway",
+        boottime: Callable[[], float] = _boottime,
+        observer: StoreObserver | None = None,
+    ) -> None:
+        def connect() -> Awaitable[Connection]:
+            cache = 100 if prepared_statements else 0
+            settings = {"application_name": application_name}
+            return asyncpg.connect(dsn, timeout=timeout, statement_cache_size=cache, server_settings=settings)
+
+        self._timeout = timeout
+        self._observer = observer or Quiet()
+        self._clock = DatabaseClock(boottime)
+        self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime)
+        self.registry = Registry(self._lanes, timeout)
+        statements = Statements(self._clock)
+        self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
+        self._completes: Batcher[Completion, Settled] = Batcher(
+            "complete", self._lanes, statements.complete, self._observer, width=WIDTH, smaller=Completion.smaller
+        )
+        self._releases: Batcher[Release, Settled] = Batcher("release", self._lanes, statements.release, self._observer, width=WIDTH)
+        self._doubts: Batcher[Doubt, Settled] = Batcher("doubt", self._lanes, statements.doubt, self._observer, width=WIDTH)
+
+    @property
+    def connected_since(self) -> float | None:
+        """The `boottime` reading at the first success after the last outage; None during one, and before the first connection."""
+        return self._lanes.connected_since
+
+    def now_us(self) -> int | None:
+        return self._clock.now_us()
+
+    async def reserve(self, intent: Intent) -> Lease | Record:
+        deadline = self._deadline()
+        found = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
+        if isinstance(found, Lease | Record):
+            return found
+        try:
+            return await self._look_again(intent, found, deadline)
+        except StoreUnavailable as error:
+            # Whatever could not be sent now: this intent was sent, and somebody else's record was in its way.
+            raise unavailable(error.reason, may_have_landed=True) from error
+
+    async def _look_again(self, intent: Intent, found: BodyLeftOut | None, deadline: float) -> Lease | Record:
+        """Read the record whose body was left out, or repeat the statement that a race left without an answer (it inserted nothing)."""
+        for _ in range(ROUNDS - 1):
+            if found is not None and (record := await self._find(intent.key, deadline)) is not None:
+                return record
+            answer = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
+            if isinstance(answer, Lease | Record):
+                return answer
+            found = answer
+        raise unavailable("error", may_have_landed=True)
+
+    async def claim(self, found: Record, intent: Intent) -> Lease | None:
+        query = QUERIES["new_life" if found.expired else "retry"]
+
+        async def work(lane: Lane) -> Lease | None:
+            sent = self._clock.boottime()
+            for row in await lane.fetch(query, *claim_arguments(found, intent)):
+                self._clock.read(row["now_us"], sent)
+                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease)
+            return None
+
+        return await self._call("claim", work)
+
+    async def lapse(self, found: Record) -> bool:
+        key = found.key
+        rows = await self._fetch("lapse", key.scope_id, key.key, found.record_id, found.version)
+        return bool(rows)
+
+    async def find(self, key: RecordKey) -> Record | None:
+        return await self._find(key, self._deadline())
+
+    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+        item = completion(lease, response, retention)
+        size = len(item.headers) + (0 if item.body is None else len(item.body))
+        return self._told("complete", await self._completes.submit(lease.owner, item, size, self._deadline()))
+
+    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+        item = Release(lease.key.scope_id, lease.key.key, lease.owner, reason, retention)
+        return self._told("release", await self._releases.submit(lease.owner, item, 0, self._deadline()))
+
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
+        return self._told("doubt", await self._doubts.submit(lease.owner, item, 0, self._deadline()))
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
+        if not leases:
+            return frozenset()
+        rows = await self._fetch("renew", *columns((lease.key.scope_id, lease.key.key, lease.owner, lease.duration) for lease in leases))
+        return frozenset(row["owner"] for row in rows)
+
+    async def sweep(self, limit: int) -> Sequence[Swept]:
+        rows = await self._fetch("sweep", limit)
+        return [
+            Swept(RecordKey(row["scope_id"], row["idempotency_key"]), row["route_id"], row["request_id"], row["attempt"]) for row in rows
+        ]
+
+    async def reap(self, limit: int) -> int:
+        (row,) = await self._fetch("reap", limit)
+        return int(row["reaped"])
+
+    async def counts(self) -> Counts:
+        (row,) = await self._fetch("counts", COUNT_EXACTLY)
+        return Counts(**row)
+
+    async def ready(self) -> str | None:
+        """None if this store can serve; else why not: unreachable, in recovery, or a schema that is behind or ahead."""
+
+        async def check(connection: Connection) -> str | None:
+            if await connection.fetchval("SELECT pg_is_in_recovery()"):
+                return "Postgres is in recovery: this is a standby"
+            try:
+                missing = await pending(connection)
+            except MigrationError as error:
+                return str(error)
+            return f"the schema is behind: {missing[0]} is not applied, run `migrate`" if missing else None
+
+        try:
+            return await self._call("ready", lambda lane: lane.together(check))
+        except StoreUnavailable as error:
+            return f"Postgres is unreachable: {error.reason}"
+
+    async def close(self) -> None:
+        """Refuse new calls, let running statements end, close all connections. Takes at most about `timeout`."""
+        await self._lanes.close()
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout
+
+    async def _find(self, key: RecordKey, deadline: float) -> Record | None:
+        async def work(lane: Lane) -> Record | None:
+            sent = self._clock.boottime()
+            for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key):
+                self._clock.read(row["now_us"], sent)
+                return decode_record(key, row)
+            return None
+
+        return await self._call("find", work, deadline)
+
+    async def _fetch(self, query: str, *arguments: object) -> list[Row]:
+        return await self._call(query, lambda lane: lane.fetch(QUERIES[query], *arguments))
+
+    async def _call(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:
+        """Run `work` alone on a lane; any error becomes `StoreUnavailable`. Timed and counted as `operation`."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            return await self._lanes.call(work, started + self._timeout if deadline is None else deadline)
+        except (Refused, Unreadable) as error:
+            self._observer.store_error(STORE, operation, "error")
+            raise unavailable("error", may_have_landed=True) from error
+        except StoreUnavailable as error:
+            self._observer.store_error(STORE, operation, error.reason)
+            raise
+        finally:
+            self._observer.store_operation(STORE, operation, loop.time() - started)
+
+    def _told(self, operation: str, settled: Settled | None) -> Settled:
+        assert settled is not None  # the statement has a row for every settle
+        if settled.transition is Transition.STALE:
+            self._observer.stale_write(operation)
+        return settled

@@ -1,0 +1,102 @@
+"""Fixtures that every test may use. Servers start when a test first asks for them and stop with the session."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded import PostgresServer, RedisServer
+from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, redis_command, remove_data
+
+
+@pytest.fixture(scope="session")
+def services() -> Iterator[Services]:
+    """The session's servers, by variant."""
+    services = Services()
+    try:
+        yield services
+    finally:
+        services.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(services: Services) -> PostgresServer:
+    """Postgres 18 from the wheel."""
+    return services.postgres()
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(postgres_server: PostgresServer) -> str:
+    """Superuser access to Postgres 18; the database is shared by all tests."""
+    return postgres_server.dsn
+
+
+@pytest.fixture(scope="session")
+def redis_server(services: Services) -> RedisServer:
+    """Redis 6.2 from the wheel."""
+    return services.redis()
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server: RedisServer) -> str:
+    """Redis 6.2, with whatever earlier tests left in it; `redis_db` is the empty one."""
+    return redis_server.url
+
+
+@pytest.fixture(scope="session", params=POSTGRES_VARIANTS, ids=lambda variant: f"postgres-{variant}")
+def every_postgres(services: Services, request: pytest.FixtureRequest) -> PostgresServer:
+    """Each Postgres that is here: the wheel's 18, the system's. One that is missing skips the test at home and fails it in CI."""
+    return services.postgres(request.param)
+
+
+@pytest.fixture(scope="session", params=REDIS_VARIANTS, ids=lambda variant: f"redis-{variant}")
+def every_redis(services: Services, request: pytest.FixtureRequest) -> RedisServer:
+    """Each Redis that is here: the wheel's 6.2, a newer one of the PATH. Missing: as `every_postgres`."""
+    return services.redis(request.param)
+
+
+@pytest.fixture
+def empty_database(services: Services, postgres_server: PostgresServer) -> Iterator[str]:
+    """DSN of a new database without any table, on Postgres 18."""
+    dsn = services.empty_database(postgres_server)
+    yield dsn
+    services.drop_database(postgres_server, dsn)
+
+
+@pytest.fixture
+def database(services: Services, postgres_server: PostgresServer) -> Iterator[str]:
+    """DSN of a new, migrated database on Postgres 18."""
+    dsn = services.migrated_database(postgres_server)
+    yield dsn
+    services.drop_database(postgres_server, dsn)
+
+
+@pytest.fixture
+def every_database(services: Services, every_postgres: PostgresServer) -> Iterator[str]:
+    """DSN of a new, migrated database, on each Postgres that is here."""
+    dsn = services.migrated_database(every_postgres)
+    yield dsn
+    services.drop_database(every_postgres, dsn)
+
+
+@pytest.fixture
+def redis_db(redis_server: RedisServer) -> str:
+    """URL of an empty Redis 6.2."""
+    assert redis_command(redis_server, "FLUSHALL") == b"+OK"
+    return redis_server.url
+
+
+@pytest.fixture
+def every_redis_db(every_redis: RedisServer) -> str:
+    """URL of an empty Redis, on each that is here."""
+    assert redis_command(every_redis, "FLUSHALL") == b"+OK"
+    return every_redis.url
+
+
+@pytest.fixture
+def data_folder() -> Iterator[Path]:
+    """A data folder for embedded servers of the test's own, which every user can reach; removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="idempotency-gateway-tests-"))
+    yield folder
+    remove_data(folder)

@@ -1,0 +1,150 @@
+"""What the contract needs of a store under test, and builders for what it hands in.
+
+A store is contracted by a subclass of `StoreContract` with one fixture, `harness`.
+"""
+
+import hashlib
+import itertools
+import secrets
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+import asyncpg
+
+from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.ports import Maintenance, Store
+from gateway.store.memory import MemoryStore
+from gateway.store.postgres import PostgresStore
+
+LEASE = 30.0
+MAX_EXECUTION = 60.0
+RETENTION = 3600.0
+
+_numbers = itertools.count(1)
+
+
+class Harness(Protocol):
+    """A store that starts empty, and time that passes on request."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def maintenance(self) -> Maintenance: ...
+
+    async def advance(self, seconds: float) -> None:
+        """Let this much time pass on the store's clock, for every record in it."""
+        ...
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """Seconds that pass only when told."""
+
+    now: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class MemoryHarness:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock, self.clock)
+        self.maintenance = self.store
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+
+class PostgresHarness:
+    """Time passes by moving every instant in the table back."""
+
+    def __init__(self, dsn: str, store: PostgresStore) -> None:
+        self.dsn = dsn
+        self.store = store
+        self.maintenance = store
+
+    async def advance(self, seconds: float) -> None:
+        await age_records(self.dsn, seconds)
+
+
+async def age_records(dsn: str, seconds: float) -> None:
+    """Make every record in the database at `dsn` this much older."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        instants = await connection.fetch(
+            "SELECT column_name FROM information_schema.columns"
+            " WHERE table_name = 'gateway_records' AND data_type = 'timestamp with time zone'"
+        )
+        moved = ", ".join(f"{name} = {name} - make_interval(secs => {seconds!r})" for (name,) in instants)
+        await connection.execute(f"UPDATE gateway_records SET {moved}")
+    finally:
+        await connection.close()
+
+
+async def empty_records(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("TRUNCATE gateway_records")
+    finally:
+        await connection.close()
+
+
+def fresh_key(scope: str = "payments:none") -> RecordKey:
+    return RecordKey(scope, f"key-{next(_numbers)}-{secrets.token_hex(4)}")
+
+
+def fingerprint(meaning: str = "charge 10", policy: str = "policy", version: int = 1) -> Fingerprint:
+    return Fingerprint(version, hashlib.sha256(policy.encode()).digest(), hashlib.sha256(meaning.encode()).digest())
+
+
+def intent(
+    key: RecordKey | None = None,
+    meaning: Fingerprint | None = None,
+    *,
+    owner: bytes | None = None,
+    request_id: str = "request-1",
+    lease: float = LEASE,
+    max_execution: float = MAX_EXECUTION,
+    reconcilable: bool = True,
+) -> Intent:
+    return Intent(
+        key=key or fresh_key(),
+        fingerprint=meaning or fingerprint(),
+        owner=owner or secrets.token_bytes(16),
+        route_id="create-charge",
+        request_id=request_id,
+        method="POST",
+        target=b"/v1/charges?x=%FF\xfe",
+        lease=lease,
+        max_execution=max_execution,
+        reconcilable=reconcilable,
+    )
+
+
+def response(
+    body: bytes | None = b'{"id": "ch_1"}', status: int = 201, reason: bytes = b"Created", headers: Headers = ()
+) -> StoredResponse:
+    full = b"" if body is None else body
+    return StoredResponse(status, reason, headers, body, len(full), hashlib.sha256(full).digest())
+
+
+def lease_under(lease: Lease, owner: bytes | None = None) -> Lease:
+    """The same lease as a stranger would forge it, or as a holder knows it who never saw its reply."""
+    return Lease(lease.key, UUID(int=0), owner or secrets.token_bytes(16), lease.attempt, lease.started, lease.duration)
+
+
+async def reserved(store: Store, wanted: Intent) -> Lease:
+    """Reserve, knowing that nothing is there."""
+    lease = await store.reserve(wanted)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+async def found(store: Store, key: RecordKey) -> Record:
+    """The record, knowing that it is there."""
+    record = await store.find(key)
+    assert record is not None
+    return record

@@ -1,0 +1,242 @@
+"""Any store against a tiny model of it: random commands, and after each one the same answer and the same record."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from gateway.core.model import Fingerprint, Lease, Record, RecordKey, Status, StoredResponse
+from gateway.ports import Transition
+from gateway.store.postgres import PostgresStore
+from tests.contract.harness import Harness, MemoryHarness, PostgresHarness, empty_records, fingerprint, intent, response
+
+T = TypeVar("T")
+
+LEASE, MAX_EXECUTION, RETENTION = 30.0, 60.0, 600.0
+KEYS = st.integers(0, 1)
+HOLDERS = st.integers(0, 5)
+MEANINGS = {name: fingerprint(name) for name in ("a", "b")}
+ANSWERS = {name: response(name.encode()) for name in ("x", "y")}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The model's record. `until` is the end of the lease, or the expiry; instants are whole numbers that tests never hit exactly."""
+
+    status: Status
+    owner: bytes
+    meaning: Fingerprint
+    attempt: int
+    life: int
+    version: int
+    until: float
+    probe: bool
+    reason: str | None = None
+    answer: StoredResponse | None = None
+
+    def over(self, now: float) -> bool:
+        return self.status is not Status.UNKNOWN and self.until <= now
+
+    def expired(self, now: float) -> bool:
+        return self.status in (Status.COMPLETED, Status.FAILED_RETRYABLE) and self.until <= now
+
+    def moved(self, status: Status, until: float = 0.0, **more: object) -> "Row":
+        return replace(self, status=status, version=self.version + 1, until=until, **more)  # type: ignore[arg-type]  # fields by name
+
+
+class Machine(RuleBasedStateMachine):
+    """Commands for two keys by holders of any lease ever given. `harness` and `wait` are set by the test."""
+
+    harness: Harness
+    wait: Callable[[Awaitable[object]], object]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.lives = 0
+        self.keys = [RecordKey(f"model-{secrets.token_hex(8)}:none", str(n)) for n in range(2)]
+        self.rows: dict[RecordKey, Row] = {}
+        self.leases: list[Lease] = []
+        self.seen: list[Record] = []
+
+    def ask(self, answer: Awaitable[T]) -> T:
+        return type(self).wait(answer)  # type: ignore[return-value]  # the answer's own type
+
+    def holder(self, number: int) -> Lease | None:
+        return self.leases[-1 - number % len(self.leases)] if self.leases else None
+
+    @rule(which=KEYS, meaning=st.sampled_from("ab"), probe=st.booleans())
+    def reserve(self, which: int, meaning: str, probe: bool) -> None:
+        key, owner = self.keys[which], secrets.token_bytes(16)
+        wanted = intent(key, MEANINGS[meaning], owner=owner, lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe)
+        answer = self.ask(self.harness.store.reserve(wanted))
+        if key in self.rows:
+            assert isinstance(answer, Record)
+            self.check(answer, self.rows[key])
+            self.seen.append(answer)
+        else:
+            assert isinstance(answer, Lease)
+            self.lives += 1
+            self.rows[key] = Row(Status.IN_PROGRESS, owner, MEANINGS[meaning], 1, self.lives, 1, self.now + LEASE, probe)
+            self.leases.append(answer)
+
+    @rule(number=HOLDERS, meaning=st.sampled_from("ab"), probe=st.booleans())
+    def claim(self, number: int, meaning: str, probe: bool) -> None:
+        if not self.seen:
+            return
+        record = self.seen[-1 - number % len(self.seen)]
+        row, owner = self.rows.get(record.key), secrets.token_bytes(16)
+        wanted = intent(record.key, MEANINGS[meaning], owner=owner, lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe)
+        answer = self.ask(self.harness.store.claim(record, wanted))
+        exact = row is not None and (row.version, row.expired(self.now)) == (record.version, record.expired) and self.same_life(record, row)
+        if exact and row is not None and record.expired:
+            self.lives += 1
+            taken = Row(Status.IN_PROGRESS, owner, MEANINGS[meaning], 1, self.lives, row.version + 1, self.now + LEASE, probe)
+        elif exact and row is not None and row.status is Status.FAILED_RETRYABLE and row.meaning == MEANINGS[meaning]:
+            taken = row.moved(Status.IN_PROGRESS, self.now + LEASE, owner=owner, attempt=row.attempt + 1, probe=probe)
+        else:
+            assert answer is None
+            return
+        assert answer is not None
+        assert (answer.owner, answer.attempt) == (owner, taken.attempt)
+        self.rows[record.key] = taken
+        self.leases.append(answer)
+
+    def same_life(self, record: Record, row: Row) -> bool:
+        return record.owner == row.owner  # versions rise, so that within one owner's reign they name one life
+
+    @rule(number=HOLDERS, answer=st.sampled_from("xy"))
+    def complete(self, number: int, answer: str) -> None:
+        if (lease := self.holder(number)) is None:
+            return
+        row = self.rows.get(lease.key)
+        got = self.ask(self.harness.store.complete(lease, ANSWERS[answer], RETENTION)).transition
+        if row is None or row.owner != lease.owner:
+            assert got is (Transition.MISSING if row is None else Transition.STALE)
+        elif row.status is Status.COMPLETED:
+            assert got is (Transition.ALREADY if row.answer == ANSWERS[answer] else Transition.STALE)
+        else:
+            assert got is Transition.DONE
+            self.rows[lease.key] = row.moved(Status.COMPLETED, self.now + RETENTION, answer=ANSWERS[answer])
+
+    @rule(number=HOLDERS)
+    def release(self, number: int) -> None:
+        if (lease := self.holder(number)) is None:
+            return
+        row = self.rows.get(lease.key)
+        got = self.ask(self.harness.store.release(lease, "not_sent", RETENTION)).transition
+        if row is None or row.owner != lease.owner:
+            assert got is (Transition.MISSING if row is None else Transition.STALE)
+        elif row.status in (Status.IN_PROGRESS, Status.UNKNOWN):
+            assert got is Transition.DONE
+            self.rows[lease.key] = row.moved(Status.FAILED_RETRYABLE, self.now + RETENTION, reason="not_sent")
+        else:
+            assert got is (Transition.ALREADY if row.status is Status.FAILED_RETRYABLE else Transition.STALE)
+
+    @rule(number=HOLDERS)
+    def doubt(self, number: int) -> None:
+        if (lease := self.holder(number)) is None:
+            return
+        row = self.rows.get(lease.key)
+        got = self.ask(self.harness.store.doubt(lease, "timeout")).transition
+        if row is None or row.owner != lease.owner:
+            assert got is (Transition.MISSING if row is None else Transition.STALE)
+        elif row.status is Status.IN_PROGRESS:
+            assert got is Transition.DONE
+            self.rows[lease.key] = row.moved(Status.UNKNOWN, reason="timeout")
+        else:
+            assert got is (Transition.ALREADY if row.status is Status.UNKNOWN else Transition.STALE)
+
+    @rule()
+    def renew(self) -> None:
+        renewed = self.ask(self.harness.store.renew(self.leases[-4:]))
+        expected = set()
+        for lease in self.leases[-4:]:
+            row = self.rows.get(lease.key)
+            if row is not None and row.owner == lease.owner and row.status is Status.IN_PROGRESS:
+                self.rows[lease.key] = row.moved(Status.IN_PROGRESS, self.now + LEASE)
+                expected.add(lease.owner)
+        assert renewed == expected
+
+    @rule(number=HOLDERS)
+    def lapse(self, number: int) -> None:
+        if not self.seen:
+            return
+        record = self.seen[-1 - number % len(self.seen)]
+        row = self.rows.get(record.key)
+        did = self.ask(self.harness.store.lapse(record))
+        right = row is not None and row.version == record.version and self.same_life(record, row)
+        assert did == (right and row is not None and row.status is Status.IN_PROGRESS and row.over(self.now))
+        if did and row is not None:
+            self.rows[record.key] = row.moved(Status.UNKNOWN, reason="lease_expired")
+
+    @rule()
+    def sweep(self) -> None:
+        swept = {each.key for each in self.ask(self.harness.maintenance.sweep(100)) if each.key in self.keys}
+        due = {key for key, row in self.rows.items() if row.status is Status.IN_PROGRESS and row.over(self.now)}
+        assert swept == due
+        for key in due:
+            self.rows[key] = self.rows[key].moved(Status.UNKNOWN, reason="lease_expired")
+
+    @rule()
+    def reap(self) -> None:
+        self.ask(self.harness.maintenance.reap(100))
+        self.rows = {key: row for key, row in self.rows.items() if not row.expired(self.now)}
+
+    @rule(seconds=st.sampled_from([11.0, 31.0, 607.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.ask(self.harness.advance(seconds))
+        self.now += seconds
+
+    @invariant()
+    def records_are_as_the_model_says(self) -> None:
+        for key in self.keys:
+            record = self.ask(self.harness.store.find(key))
+            if key in self.rows:
+                assert record is not None
+                self.check(record, self.rows[key])
+                self.seen.append(record)
+                del self.seen[:-8]
+            else:
+                assert record is None
+
+    def check(self, record: Record, row: Row) -> None:
+        assert (record.status, record.owner, record.fingerprint) == (row.status, row.owner, row.meaning)
+        assert (record.attempt, record.response, record.last_error_code) == (row.attempt, row.answer, row.reason)
+        assert record.version == row.version
+        assert record.expired == row.expired(self.now)
+        assert record.lease_live == (row.status is Status.IN_PROGRESS and not row.over(self.now))
+        assert record.dead_lettered == (row.status is Status.UNKNOWN and not row.probe)
+
+
+def explore(harness: Harness, runner: asyncio.Runner, *, examples: int, steps: int) -> None:
+    async def answered(answer: Awaitable[object]) -> object:
+        return await answer
+
+    machine = type("Explored", (Machine,), {"harness": harness, "wait": staticmethod(lambda answer: runner.run(answered(answer)))})
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks)
+    )
+
+
+def test_the_memory_store_is_its_model() -> None:
+    """The reference store answers every sequence of commands as the model does."""
+    with asyncio.Runner() as runner:
+        explore(MemoryHarness(), runner, examples=200, steps=40)
+
+
+def test_postgres_is_the_model(contract_database: str) -> None:
+    """So does Postgres, command for command."""
+    with asyncio.Runner() as runner:
+        runner.run(empty_records(contract_database))
+        store = PostgresStore(contract_database, pool_size=2, timeout=30)
+        try:
+            explore(PostgresHarness(contract_database, store), runner, examples=12, steps=30)
+        finally:
+            runner.run(store.close())

@@ -1,0 +1,106 @@
+from base64 import urlsafe_b64decode
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from gateway.store.memory import MemoryStore
+from gateway.store.postgres import PostgresStore
+from gateway.store.redis.breaker import Breaker
+from gateway.store.redis.codec import CompletedEntry, decode, encode_completed
+from gateway.store.redis.hotpath import HotPath
+from gateway.store.redis.link import Link
+from gateway.store.tiered import TieredStore
+from gateway.system import SystemClock
+from tests.contract.harness import age_records, empty_records
+from tests.contract.store_contract import StoreContract
+
+
+class PassingClock(SystemClock):
+    """The holder's clock: the system's, and the time that was made to pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = 0.0
+
+    def boottime(self) -> float:
+        return super().boottime() + self.passed
+
+
+class TieredHarness:
+    """Redis in front of an authority. Time passes in both; what is still on its way to Redis arrives first."""
+
+    def __init__(self, authority: MemoryStore | PostgresStore, clock: PassingClock, link: Link) -> None:
+        self.clock = clock
+        self.link = link
+        self.store = TieredStore(authority, HotPath(link), clock)
+        self.maintenance = authority
+
+    async def advance(self, seconds: float) -> None:
+        assert await self.store.drain(10)
+        self.clock.passed += seconds
+        keys = await self.link.execute(b"KEYS", b"idem:*")
+        assert isinstance(keys, list)
+        for key in keys:
+            await self.age(key, seconds)
+
+    async def age(self, key: bytes, seconds: float) -> None:
+        """Bring the end of an entry nearer."""
+        left = await self.link.execute(b"PTTL", key)
+        assert isinstance(left, int)
+        await self.link.execute(b"PEXPIRE", key, left - int(seconds * 1000))
+
+
+class TieredPostgresHarness(TieredHarness):
+    """Where time passes by moving the instants back, those in Redis move as well."""
+
+    def __init__(self, dsn: str, authority: PostgresStore, clock: PassingClock, link: Link) -> None:
+        super().__init__(authority, clock, link)
+        self.dsn = dsn
+
+    async def advance(self, seconds: float) -> None:
+        await super().advance(seconds)
+        await age_records(self.dsn, seconds)
+
+    async def age(self, key: bytes, seconds: float) -> None:
+        value = await self.link.execute(b"GET", key)
+        assert isinstance(value, bytes)
+        lookup = urlsafe_b64decode(key.removeprefix(b"idem:{").removesuffix(b"}") + b"=")
+        match decode(lookup, value):
+            case CompletedEntry() as entry:
+                moved = encode_completed(lookup, replace(entry, expires_at_us=entry.expires_at_us - int(seconds * 1e6)), len(value))
+                assert moved is not None
+                await self.link.execute(b"SET", key, moved, b"KEEPTTL")
+            case _:
+                pass
+        await super().age(key, seconds)
+
+
+class TestRedisOverMemory(StoreContract):
+    """Redis in front of the reference store keeps the contract, on every Redis that is here."""
+
+    @pytest.fixture
+    async def harness(self, every_redis_db: str) -> AsyncIterator[TieredHarness]:
+        link = Link(every_redis_db, Breaker(lambda: 0.5), timeout=30.0)
+        await link.start()
+        clock = PassingClock()
+        harness = TieredHarness(MemoryStore(clock.boottime, clock.boottime), clock, link)
+        yield harness
+        await harness.store.close(10)
+        await link.close()
+
+
+class TestRedisOverPostgres(StoreContract):
+    """Redis in front of Postgres, as production runs it, keeps the contract, on every Postgres that is here."""
+
+    @pytest.fixture
+    async def harness(self, contract_database: str, redis_db: str) -> AsyncIterator[TieredPostgresHarness]:
+        await empty_records(contract_database)
+        link = Link(redis_db, Breaker(lambda: 0.5), timeout=30.0)
+        await link.start()
+        authority = PostgresStore(contract_database, pool_size=4, timeout=30)
+        harness = TieredPostgresHarness(contract_database, authority, PassingClock(), link)
+        yield harness
+        await harness.store.close(10)
+        await authority.close()
+        await link.close()
