@@ -1,0 +1,51 @@
+"""The configuration that `dev` writes when it is given none."""
+
+HEAD = """\
+# Written by `idempotency-gateway dev` at every start. To change it, copy it and start with --config.
+listen: 127.0.0.1:{port}
+admin: {{listen: 127.0.0.1:{admin_port}}}
+postgres: {{dsn: "${{GATEWAY_POSTGRES_DSN}}", timeout: 5s}}      # a laptop's disk may pause
+redis: {{url: "${{GATEWAY_REDIS_URL}}"}}
+digest_secret: "${{GATEWAY_DIGEST_SECRET}}"
+drain: {{delay: 0s, timeout: {drain}}}
+"""
+
+SAMPLE = """\
+defaults:
+  principal: [{header: Authorization}]
+  lease: 5s
+upstreams:
+  sample:
+    url: "${GATEWAY_UPSTREAM_URL}"
+    timeouts: {connect: 2s, first_byte: 3s, read_idle: 3s, total: 10s}
+    max_execution: 60s
+routes:
+  - {id: create-charge, methods: [POST], path: /v1/charges, upstream: sample, idempotency: {}}
+  - {id: create-refund, methods: [POST], path: /v1/refunds, upstream: sample, idempotency: {}}
+  - {id: rest, path: /**, upstream: sample}
+"""
+
+OWN = """\
+upstreams:
+  api:
+    url: "${GATEWAY_UPSTREAM_URL}"
+routes:
+  - id: writes
+    methods: [POST, PATCH]
+    path: /**
+    upstream: api
+    idempotency:
+      key: {required: false}        # a request without a key passes, unguarded
+      principal: [{header: Authorization}]
+  - {id: rest, path: /**, upstream: api}
+"""
+
+
+def sample_map(port: int, admin_port: int) -> str:
+    """Guards the sample's charges and refunds, with short times so that a tour of the failures takes seconds."""
+    return HEAD.format(port=port, admin_port=admin_port, drain="15s") + SAMPLE
+
+
+def own_map(port: int, admin_port: int) -> str:
+    """Guards every POST and PATCH of the user's API that carries a key."""
+    return HEAD.format(port=port, admin_port=admin_port, drain="75s") + OWN

@@ -1,0 +1,82 @@
+"""What `dev` prints once everything runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+AMOUNT = 100
+OPENING_BALANCE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are: URLs of the gateway, of its admin listener and of the upstream, if we know it, and the data folder."""
+
+    gateway: str
+    admin: str
+    upstream: str | None
+    data: Path
+
+
+def sample_tour(places: Places, name: str) -> str:
+    """The tour of the sample API. `name` must be new: its keys and its account are then unused."""
+
+    def charge(number: int, *extra: str, amount: int = AMOUNT) -> str:
+        fields = ["Authorization: Bearer alice", "Content-Type: application/json", f"Idempotency-Key: {name}-{number}", *extra]
+        headers = " ".join(f"-H '{field}'" for field in fields)
+        return f'curl -i {places.gateway}/v1/charges {headers} -d \'{{"account":"{name}","amount":{amount},"currency":"EUR"}}\''
+
+    left = OPENING_BALANCE - AMOUNT
+    steps = [
+        (f"A first request: the API runs it. 201, the balance is {left}.", [charge(1)]),
+        ("The same again: the stored answer, byte for byte, with Idempotent-Replayed: true. The API is not asked.", [charge(1)]),
+        ("Another amount under the used key: 422 key-reused, never somebody else's answer.", [charge(1, amount=999)]),
+        (
+            "A retry while the first is still running: 409 request-in-progress at once; the first gets its 201.",
+            [charge(2, "X-Sample-Delay: 2s") + " &", "sleep 1; " + charge(2), "wait"],
+        ),
+        (
+            "The API does not answer within 3 s: 504 outcome-unknown. It may have charged, so a retry is 409 and never runs it again.",
+            [charge(3, "X-Sample-Delay: 5s"), charge(3)],
+        ),
+        (
+            f"What was booked: 3 charges, a balance of {left - 2 * AMOUNT}. The one with the unknown outcome had gone through.",
+            [f"curl -s {places.gateway}/v1/accounts/{name}"],
+        ),
+        ("What the gateway counted.", [f"curl -s {places.admin}/metrics | grep -E '^idempotency_(requests|settlements)_total.* [1-9]'"]),
+    ]
+    lines = [heading(places, "a sample payments API"), "Try, in another shell:", ""]
+    for number, (title, commands) in enumerate(steps, 1):
+        lines += [f"{number}. {title}", "", *(f"   {command}" for command in commands), ""]
+    return "\n".join([*lines, footer(places)])
+
+
+def own_tour(places: Places) -> str:
+    """For the user's own API: what is guarded, and how to see it."""
+    lines = [
+        heading(places, "your API"),
+        "Every POST and PATCH that carries an Idempotency-Key is guarded, for each Authorization apart. Send one twice:",
+        "",
+        f"   curl -i -X POST {places.gateway}/YOUR/PATH -H 'Authorization: Bearer me' -H 'Idempotency-Key: first' -d ''",
+        "",
+        "The second answer is the first one, byte for byte, with Idempotent-Replayed: true; your API saw one request.",
+        "",
+    ]
+    return "\n".join([*lines, footer(places)])
+
+
+def plain_tour(places: Places, file: Path) -> str:
+    """For a configuration of the user's own."""
+    return "\n".join([heading(places, str(file)), footer(places)])
+
+
+def heading(places: Places, what: str) -> str:
+    behind = f" on {places.upstream}" if places.upstream else ""
+    return f"\nThe gateway is on {places.gateway}, in front of {what}{behind}.\n"
+
+
+def footer(places: Places) -> str:
+    return (
+        f"Metrics: {places.admin}/metrics   Readiness: {places.admin}/readyz\n"
+        f"Logs, the databases, and their addresses and passwords (env): {places.data}\n"
+        "Ctrl-C stops everything; the data stays.\n"
+    )

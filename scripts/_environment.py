@@ -1,0 +1,73 @@
+"""The virtual environment `.venv` of the scripts beside this file: made and refreshed as needed, at once when nothing changed.
+
+Needs a Python that the package supports and nothing else. This file must stay readable for older Pythons, so that they can say so.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+OLDEST, NEWEST = (3, 11), (3, 13)
+PARTS = {
+    "dev": ["--editable", ".[embedded]"],
+    "test": ["--editable", ".[embedded]", "--group", "test", "--group", "lint"],
+}
+
+
+def ensure(purpose: str) -> Path:
+    """The Python of `.venv`, in which everything for `purpose` (a name in PARTS) is installed. Ends the program if that fails."""
+    use_supported_python()
+    with (ROOT / "pyproject.toml").open("rb") as project:
+        fcntl.flock(project, fcntl.LOCK_EX)  # two scripts at once: the second finds the work done
+        wanted = hashlib.sha256(project.read() + repr((str(ROOT), sys.version_info[:2], PARTS[purpose])).encode()).hexdigest()
+        stamp = VENV / ("installed-for-" + purpose)
+        python = VENV / "bin" / "python"
+        if not (works(python) and stamp.exists() and stamp.read_text() == wanted):
+            make(python, purpose)
+            stamp.write_text(wanted)
+    return python
+
+
+def use_supported_python() -> None:
+    """Go on under a Python that the package supports: this one, or one on the PATH."""
+    if OLDEST <= sys.version_info[:2] <= NEWEST:
+        return
+    for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
+        other = shutil.which(f"python3.{minor}")
+        if other and works(Path(other)):
+            os.execv(other, [other, *sys.argv])  # noqa: S606 - the same script under another interpreter
+    found = ".".join(str(part) for part in sys.version_info[:2])
+    sys.exit(f"This needs Python 3.{OLDEST[1]} to 3.{NEWEST[1]}; this one is {found} and no other was found on the PATH.")
+
+
+def works(python: Path, code: str = "") -> bool:
+    """Whether the interpreter is there and runs `code` to a good end."""
+    try:
+        return subprocess.run([str(python), "-c", code], check=False, stderr=subprocess.DEVNULL).returncode == 0  # noqa: S603 - an interpreter
+    except OSError:
+        return False
+
+
+def make(python: Path, purpose: str) -> None:
+    """Make `.venv` if it is not there or broken, and install into it."""
+    print(f"Installing into {VENV} (only when pyproject.toml changed)", file=sys.stderr, flush=True)
+    if not works(python, f"import pip, sys; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"):
+        run(
+            [sys.executable, "-m", "venv", "--clear", str(VENV)],
+            "Cannot make a virtual environment; on Debian: apt-get install python3-venv",
+        )
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    run([*pip, "--upgrade", "pip>=25.1"], "Cannot install pip 25.1 or newer, which --group needs")
+    run([*pip, *PARTS[purpose]], "Cannot install the package and what it needs")
+
+
+def run(argv: list, complaint: str) -> None:
+    code = subprocess.run(argv, check=False, cwd=str(ROOT)).returncode  # noqa: S603 - our own commands
+    if code != 0:
+        sys.exit(f"{complaint} (exit code {code} of: {' '.join(argv)})")
