@@ -23,7 +23,7 @@ from gateway.core.model import Headers, Lease, Status, StoredResponse
 from gateway.core.problems import Problem
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.leases import LeaseKeeper
-from gateway.engine.relay import Relay
+from gateway.engine.relay import BUFFER_BYTES, Relay
 from gateway.engine.request import GuardedRequest
 from gateway.ports import (
     Clock,
@@ -87,6 +87,7 @@ class Attempt:
     """One execution under one lease. `run` is to be run as a task of its own; `reply` is done as soon as the client may be answered.
 
     Cancelled while the upstream works (`executing`), the attempt ends in doubt and still settles; cancelled later, it gives up settling.
+    One that is stopped before `run` begins sends nothing and is released.
     """
 
     def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, upstream: Upstream) -> None:
@@ -99,7 +100,8 @@ class Attempt:
         self._held_back = b""
         self._upstream_seconds = 0.0
         self._upstream_status: int | None = None
-        self._executing = True
+        self._executing = False
+        self._stopped = False
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.settled = asyncio.Event()
 
@@ -107,24 +109,33 @@ class Attempt:
         """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
         self._tools.keeper.hold(self._lease)
         try:
-            outcome = await self._execute()
+            outcome = NotSent(NotSentReason.SHUTTING_DOWN) if self._stopped else await self._execute()
             await self._settle(outcome)
         finally:
             self._tools.keeper.drop(self._lease)
-            self.settled.set()
-            if self._relay is not None:
+            if self._relay is not None and not self._relay.ended:
                 self._relay.cut()
-            self._answer(self._unknown_answer(None), None)
+            self.give_up()
 
     @property
     def executing(self) -> bool:
         return self._executing
+
+    def stop(self) -> None:
+        """The process is going away: if nothing has been begun yet, nothing will be."""
+        self._stopped = True
+
+    def give_up(self) -> None:
+        """Leave `reply` done, also if `run` was cancelled before its first step."""
+        self.settled.set()
+        self._answer(self._unknown_answer(None), None)
 
     # ---- execute
 
     async def _execute(self) -> _Response | _Failure:
         """Send once and read the whole answer. A stop of the process while the upstream works is a doubt like any other."""
         started = self._tools.clock.boottime()
+        self._executing = True
         try:
             response = await self._upstream.send(self._upstream_request(), lambda: self._tools.keeper.trusted(self._lease))
             try:
@@ -140,6 +151,7 @@ class Attempt:
             self._tools.observer.background_failed("attempt", error)
             return InDoubt(DoubtReason.GATEWAY_ERROR)
         finally:
+            self._executing = False
             self._upstream_seconds = self._tools.clock.boottime() - started
             self._tools.observer.upstream_answered(self._request.route_id, self._upstream_status, self._upstream_seconds)
 
@@ -159,6 +171,8 @@ class Attempt:
         if policy.stream:
             self._start_relay(response, headers, pieces)
         async for chunk in response.chunks():
+            if not chunk:
+                continue  # the piece that is held back until the commit must be a real one
             length += len(chunk)
             digest.update(chunk)
             if length <= cap:
@@ -175,7 +189,7 @@ class Attempt:
 
     def _start_relay(self, response: UpstreamResponse, headers: Headers, pieces: list[bytes]) -> None:
         """From here on the answer goes out as it comes, all but its last piece, which waits for the commit."""
-        self._relay = Relay()
+        self._relay = Relay(BUFFER_BYTES + sum(map(len, pieces)))
         for piece in pieces:
             self._relay.push(piece)
         answer = Relayed(response.status, response.reason, headers, response.content_length, self._relay.chunks())
@@ -184,7 +198,6 @@ class Attempt:
     # ---- settle
 
     async def _settle(self, outcome: _Response | _Failure) -> None:
-        self._executing = False
         settlement = core.settle(_as_core(outcome), self._request.policy)
         answer = self._first_answer(outcome)
         patience = asyncio.get_running_loop().call_later(self._request.policy.settle_timeout, self._let_go, answer, None)
@@ -224,7 +237,10 @@ class Attempt:
                 backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
 
     async def _answer_stale(self, outcome: _Response | _Failure) -> None:
-        """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is."""
+        """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
+
+        Stored in this very record, that is: under its key another operation may have begun a new life since.
+        """
         if self._relay is not None:
             self._relay.cut()
         if self.reply.done():
@@ -233,9 +249,9 @@ class Attempt:
             found = await self._tools.store.find(self._lease.key)
         except StoreUnavailable:
             found = None
-        if found is not None and found.status is Status.COMPLETED and found.response is not None and found.response.body is not None:
-            kept = found.response
-            self._answer(Replayed(kept.status, kept.reason, kept.headers, kept.body or b"", found.request_id), None)
+        kept = None if found is None or found.record_id != self._lease.record_id else found.response
+        if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
+            self._answer(Replayed(kept.status, kept.reason, kept.headers, kept.body, found.request_id), None)
         else:
             self._answer(self._unknown_answer(outcome), None)
 

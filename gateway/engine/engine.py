@@ -5,7 +5,7 @@ states. Everything that is not pure comes in as an argument, so that the whole e
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 from uuid import UUID
@@ -56,6 +56,7 @@ class Engine:
         self._running: dict[RecordKey, Attempt] = {}
         self._tasks: dict[asyncio.Task[None], Attempt | None] = {}
         self._waiters = 0
+        self._closing = False
 
     def reconfigure(self, upstreams: Mapping[str, Upstream], fingerprints: Fingerprints) -> None:
         """Use a new route map's upstreams and policies from the next request on; running attempts keep theirs."""
@@ -66,17 +67,20 @@ class Engine:
         """Answer one request. Raises nothing; a cancelled call leaves a running attempt alone."""
         clock = self._tools.clock
         started = clock.boottime()
+        upstream = self._upstreams[request.upstream]  # before anything is reserved: a reload may take it out of the map meanwhile
         try:
             found = await self._resolve(request)
         except StoreUnavailable as unavailable:
             if request.policy.on_store_outage is OnStoreOutage.FORWARD and not unavailable.may_have_landed:
-                return await forward_unprotected(self._tools, request, self._upstreams[request.upstream])
+                return await forward_unprotected(self._tools, request, upstream)
             return Reply(
                 Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=clock.boottime() - started
             )
         store_seconds = clock.boottime() - started
         if isinstance(found, Lease):
-            attempt = Attempt(self._tools, request, found, self._upstreams[request.upstream])
+            attempt = Attempt(self._tools, request, found, upstream)
+            if self._closing:
+                attempt.stop()
             self._running[request.key] = attempt
             self._own(self._run(request.key, attempt), attempt)
             found = await asyncio.shield(attempt.reply)
@@ -113,7 +117,7 @@ class Engine:
         decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
         match decision:
             case Claim():
-                return await self._claim(found, self._intent(request, sent))
+                return await self._claim(request, found, self._intent(request, sent))
             case Lapse():
                 await self._tools.store.lapse(found)
                 return None
@@ -144,30 +148,30 @@ class Engine:
         except StoreUnavailable as unavailable:
             if not unavailable.may_have_landed:
                 raise
-            lease = await self._after_lost_reply(intent, started, until=lambda seen: seen is not Transition.MISSING)
+            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=True)
             if lease is None:
                 raise
             return lease
         except asyncio.CancelledError:
-            self._own(self._release_lost(intent, started, lambda seen: seen is not Transition.MISSING))
+            self._own(self._release_lost(request, intent, started, settled_by_stale=True))
             raise
 
-    async def _claim(self, found: Record, intent: Intent) -> Lease | None:
+    async def _claim(self, request: GuardedRequest, found: Record, intent: Intent) -> Lease | None:
         started = self._tools.clock.boottime()
         try:
             return await self._tools.store.claim(found, intent)
         except StoreUnavailable as unavailable:
             if not unavailable.may_have_landed:
                 raise
-            lease = await self._after_lost_reply(intent, started, until=lambda _: False)
+            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=False)
             if lease is None:
                 raise
             return lease
         except asyncio.CancelledError:
-            self._own(self._release_lost(intent, started, lambda _: False))
+            self._own(self._release_lost(request, intent, started, settled_by_stale=False))
             raise
 
-    async def _after_lost_reply(self, intent: Intent, started: float, until: Callable[[Transition], bool]) -> Lease | None:
+    async def _after_lost_reply(self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool) -> Lease | None:
         """Our statement may have landed. Either the record is seen to be ours, in progress and live, and we go on; or we answer 503,
         having sent nothing upstream, and release in the background. Never both.
         """
@@ -176,24 +180,30 @@ class Engine:
         except StoreUnavailable:
             found = None
         except asyncio.CancelledError:
-            self._own(self._release_lost(intent, started, until))
+            self._own(self._release_lost(request, intent, started, settled_by_stale=settled_by_stale))
             raise
         if found is not None and found.owner == intent.owner and found.status is Status.IN_PROGRESS and found.lease_live:
             return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease)
-        self._own(self._release_lost(intent, started, until))
+        self._own(self._release_lost(request, intent, started, settled_by_stale=settled_by_stale))
         return None
 
-    async def _release_lost(self, intent: Intent, started: float, until: Callable[[Transition], bool]) -> None:
-        """Release what may have landed or may land yet, until it is seen or two leases have passed: a blocked insert can land late."""
+    async def _release_lost(self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool) -> None:
+        """Release what may have landed or may land yet, until it is seen or two leases have passed: a blocked insert can land late.
+
+        `settled_by_stale`: a record of somebody else's proves that the statement cannot land any more. So it is for an insert, but not
+        for a claim, which may still find the record as it was.
+        """
         clock = self._tools.clock
         lease = Lease(intent.key, NOT_LANDED, intent.owner, 0, started, intent.lease)
         backoff = RELEASE_BACKOFF
-        while clock.boottime() < started + 2 * intent.lease:
+        while True:
             try:
-                seen = (await self._tools.store.release(lease, "reserve_reply_lost", intent.lease)).transition
+                seen = (await self._tools.store.release(lease, "reserve_reply_lost", request.policy.retention)).transition
             except StoreUnavailable:
                 seen = Transition.MISSING
-            if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and until(seen)):
+            if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and settled_by_stale):
+                return
+            if clock.boottime() >= started + 2 * intent.lease:
                 return
             await clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
             backoff = min(intent.lease / 2, backoff * 2)
@@ -244,7 +254,9 @@ class Engine:
         task.add_done_callback(self._disown)
 
     def _disown(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
+        attempt = self._tasks.pop(task, None)
+        if attempt is not None:
+            attempt.give_up()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tools.observer.background_failed("attempt", error)
 
@@ -255,20 +267,27 @@ class Engine:
 
     async def drain(self, timeout: float, grace: float = 2.0) -> bool:
         """Wait for all attempts to settle. After `timeout` seconds those at an upstream end in doubt at once, so that nobody has to wait
-        for their leases to lapse; after `grace` more the rest is given up. True if nothing was given up.
+        for their leases to lapse, and nothing new is sent; after `grace` more the rest is given up. True if nothing was given up.
         """
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout)
+        await self._quiet(timeout)
+        self._closing = True
         for task, attempt in list(self._tasks.items()):
+            if attempt is not None:
+                attempt.stop()
             if attempt is None or attempt.executing:
                 task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace)
+        await self._quiet(grace)
         left = list(self._tasks)
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         return not left
+
+    async def _quiet(self, timeout: float) -> None:
+        """Until nothing is owned any more, also of what came meanwhile, at most `timeout` seconds."""
+        deadline = self._tools.clock.boottime() + timeout
+        while self._tasks and (remaining := deadline - self._tools.clock.boottime()) > 0:
+            await asyncio.wait(self._tasks, timeout=remaining)
 
 
 def answer_found(decision: Decision) -> Reply:

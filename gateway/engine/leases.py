@@ -41,6 +41,11 @@ class LeaseKeeper:
         """Stop renewing: the attempt is settled. Dropping twice is harmless."""
         self._held.pop(lease.owner, None)
 
+    @property
+    def holding(self) -> int:
+        """How many leases are being renewed."""
+        return len(self._held)
+
     def trusted(self, lease: Lease) -> bool:
         """Whether the holder may still send. Synchronous, so that nothing can come between the answer and the write."""
         held = self._held.get(lease.owner)
@@ -50,9 +55,12 @@ class LeaseKeeper:
         """Renew for ever. A failed renewal is counted and tried again at the next tick; nothing else depends on it."""
         while True:
             await self._clock.sleep(self._tick())
-            await self.renew_due()
-            if self._on_tick is not None:
-                await self._on_tick()
+            try:
+                await self.renew_due()
+                if self._on_tick is not None:
+                    await self._on_tick()
+            except Exception as error:  # without renewals every long attempt would end as unknown: outlive whatever one round meets
+                self._observer.background_failed("renew", error)
 
     def _tick(self) -> float:
         return (

@@ -40,6 +40,11 @@ class Relay:
         self._ended = True
         self._wake.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called. What is buffered then may still be on its way to the client."""
+        return self._ended
+
     def cut(self) -> None:
         """The transfer must not end normally. What is buffered is dropped."""
         self._cut = True

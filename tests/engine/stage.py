@@ -1,0 +1,219 @@
+"""A stage for the engine: the reference store, an upstream that plays its part, and a clock that nobody waits for.
+
+Every test is a scene: it runs on a virtual-time loop and may read the transcript, which tells in order what the engine asked of whom.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
+from random import Random
+from typing import Any, TypeVar
+
+from gateway.core.decision import Label
+from gateway.core.fingerprint import make_fingerprinter
+from gateway.core.model import Headers, Intent, Record, RecordKey
+from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
+from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
+from gateway.engine.attempt import Tools
+from gateway.engine.engine import Engine
+from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.leases import LeaseKeeper
+from gateway.engine.request import GuardedRequest
+from gateway.ports import StoreUnavailable
+from gateway.store.memory import MemoryStore
+from gateway.store.quiet import Quiet
+from tests.engine.store import TroubledStore
+from tests.engine.upstream import ActingUpstream
+from tests.simulation.environment import VirtualClock
+from tests.simulation.loop import SimulatedLoop
+
+T = TypeVar("T")
+
+ORDERS = 8
+KEY = RecordKey("payments:none", "key-1")
+POLICY = Policy(scope="payments", principal=(), lease=30.0, settle_timeout=2.0)
+FORWARD = replace(POLICY, on_store_outage=OnStoreOutage.FORWARD)
+Scene = Callable[["Stage"], Coroutine[Any, Any, None]]
+
+
+def scene(play: Scene) -> Callable[[], None]:
+    """Make a test of a coroutine function that takes a Stage. Time is virtual; nothing may be left running at its end.
+
+    It is played several times, with what is ready at the same moment running in another order each time.
+    """
+
+    def run() -> None:
+        for order in range(ORDERS):
+            loop = SimulatedLoop(Random(order))
+            try:
+                loop.run_until_complete(_play(play, loop))
+                assert loop.errors == []
+            finally:
+                loop.dispose()
+
+    run.__name__, run.__doc__, run.__module__ = play.__name__, play.__doc__, play.__module__
+    return run
+
+
+async def _play(play: Scene, loop: SimulatedLoop) -> None:
+    stage = Stage(loop)
+    await play(stage)
+    await stage.quiet()
+
+
+class NotingObserver(Quiet):
+    """Notes what the engine tells."""
+
+    def __init__(self) -> None:
+        self.settlements: list[tuple[str, str]] = []
+        self.stale: list[str] = []
+        self.upstream: list[int | None] = []
+        self.failures: list[tuple[str, BaseException]] = []
+
+    def settled(self, route: str, settlement: str, reason: str) -> None:
+        self.settlements.append((settlement, reason))
+
+    def stale_write(self, operation: str) -> None:
+        self.stale.append(operation)
+
+    def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
+        self.upstream.append(status)
+
+    def background_failed(self, task: str, error: BaseException) -> None:
+        self.failures.append((task, error))
+
+    def request_started(self, route: str) -> None: ...
+
+    def request_ended(self, exchange: object) -> None: ...
+
+    def swept(self, swept: object) -> None: ...
+
+    def reaped(self, count: int) -> None: ...
+
+    def counted(self, counts: object) -> None: ...
+
+    def reloaded(self, *, successful: bool) -> None: ...
+
+
+class _Randomness:
+    def __init__(self) -> None:
+        self._given = 0
+
+    def token(self) -> bytes:
+        self._given += 1
+        return self._given.to_bytes(16, "big")
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+class Stage:
+    """One gateway (`engine`), and `another` if the scene needs two, over one store and one upstream."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.loop = loop
+        self.transcript: list[str] = []
+        self.memory = MemoryStore(loop.time, loop.time)
+        self.store = TroubledStore(self, self.memory)
+        self.upstream = ActingUpstream(self)
+        self.observer = NotingObserver()
+        self.clock = VirtualClock(loop, offset=0.0)
+        self.randomness = _Randomness()
+        self._late: list[asyncio.Task[Any]] = []
+        self._requests = 0
+        self.engine, self.keeper = self.another()
+
+    def another(self) -> tuple[Engine, LeaseKeeper]:
+        keeper = LeaseKeeper(self.store, self.clock, self.observer)
+        tools = Tools(self.store, self.clock, self.randomness, self.observer, keeper)
+        fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
+        return Engine(tools, {"payments": self.upstream}, fingerprints), keeper
+
+    def ticking(self, error: Exception) -> LeaseKeeper:
+        """A keeper whose tick always fails."""
+
+        async def tick() -> None:
+            raise error
+
+        return LeaseKeeper(self.store, self.clock, self.observer, tick)
+
+    def foreign_policies(self, error: StoreUnavailable | None) -> None:
+        """From now on the engine computes fingerprints under another policy, and the registry knows none (or raises `error`)."""
+
+        async def lookup(_: bytes) -> tuple[int, str] | None:
+            if error is not None:
+                raise error
+            return None
+
+        policy = FingerprintPolicy(headers=("x-other",))
+        self.engine.reconfigure({"payments": self.upstream}, Fingerprints({"charge": make_fingerprinter(policy, b"")}, lookup, b""))
+
+    def intent(self) -> Intent:
+        """A reserve or claim as another process would send it, for the same operation."""
+        request = self.request()
+        meaning = make_fingerprinter(FingerprintPolicy(), b"").fingerprint(request.content)
+        return Intent(KEY, meaning, self.randomness.token(), "charge", request.request_id, "POST", request.target, 30.0, 120.0)
+
+    def tell(self, line: str) -> None:
+        self.transcript.append(line)
+
+    def request(self, body: bytes = b"{}", policy: Policy = POLICY) -> GuardedRequest:
+        self._requests += 1
+        name = f"request-{self._requests}"
+        headers: Headers = ((b"Content-Type", b"application/json"),)
+        return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, headers, body)
+
+    async def ask(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None) -> Reply:
+        """One request and its answer."""
+        return await (engine or self.engine).handle(self.request(body, policy))
+
+    def begin(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None) -> "asyncio.Task[Reply]":
+        """One request, not waited for."""
+        return self.loop.create_task(self.ask(policy, body, engine))
+
+    def later(self, seconds: float, work: Coroutine[Any, Any, object]) -> None:
+        async def run() -> None:
+            await asyncio.sleep(seconds)
+            await work
+
+        self._late.append(self.loop.create_task(run()))
+
+    async def attempt_made(self) -> None:
+        """Until the first attempt has just been made; whether it has begun depends on the order of things."""
+        await self.clock.sleep(0.001)
+        while not self.engine.in_flight:
+            await self.clock.sleep(0)
+
+    async def record(self) -> Record:
+        found = await self.memory.find(KEY)
+        assert found is not None
+        return found
+
+    async def quiet(self) -> None:
+        """Wait until the engine owes nothing any more; an hour is enough for anything."""
+        async with asyncio.timeout(3600):
+            while self.engine.in_flight:
+                await asyncio.sleep(1)
+        await asyncio.gather(*self._late)
+        assert self.keeper.holding == 0
+
+
+async def _no_policy(_: bytes) -> tuple[int, str] | None:
+    return None
+
+
+def refused(reply: Reply) -> tuple[int, str]:
+    """The status and word of a refusal."""
+    assert isinstance(reply.answer, Refused)
+    return reply.answer.final_status, reply.answer.problem.value.slug
+
+
+def told(reply: Reply) -> tuple[Label, int, bytes]:
+    """The label, status and body of an upstream's answer, first or replayed."""
+    assert isinstance(reply.answer, Passed | Replayed)
+    return reply.label, reply.answer.status, reply.answer.body
+
+
+def relayed(reply: Reply) -> AsyncIterator[bytes]:
+    assert isinstance(reply.answer, Relayed)
+    return reply.answer.chunks

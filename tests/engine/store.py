@@ -1,0 +1,140 @@
+"""The reference store, with trouble on order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.ports import Settled, StoreUnavailable
+from gateway.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+
+class Teller(Protocol):
+    """Whom actors tell what they do, and who runs what comes later."""
+
+    def tell(self, line: str) -> None: ...
+
+    def later(self, seconds: float, work: Coroutine[Any, Any, object]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refuses:
+    """The store cannot be asked; nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class LosesReply:
+    """The statement lands, its reply gets lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lands:
+    """The caller gets an error; the statement lands `after` seconds later, or (None) never."""
+
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """The statement lands after `seconds`, and answers."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersLate:
+    """The statement lands at once, and answers after `seconds`."""
+
+    seconds: float
+
+
+Trouble = Refuses | LosesReply | Lands | Stalls | AnswersLate
+
+
+class TroubledStore:
+    """The reference store, with trouble on order: the next calls of an operation meet what was scripted for them."""
+
+    def __init__(self, stage: Teller, store: MemoryStore) -> None:
+        self._stage = stage
+        self._store = store
+        self._scripts: dict[str, deque[Trouble]] = {}
+        self.away = False
+
+    def script(self, operation: str, *troubles: Trouble) -> None:
+        """What the next calls of `operation` meet, in order."""
+        self._scripts.setdefault(operation, deque()).extend(troubles)
+
+    async def _do(self, operation: str, perform: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        script = self._scripts.get(operation)
+        trouble = Refuses() if self.away else script.popleft() if script else None
+        match trouble:
+            case None:
+                await asyncio.sleep(0.001)
+                return await self._land(operation, perform)
+            case Refuses():
+                self._stage.tell(f"{operation}: refused")
+                raise StoreUnavailable("memory", "refused", may_have_landed=False)
+            case LosesReply():
+                await self._land(operation, perform)
+            case Stalls(seconds):
+                await asyncio.sleep(seconds)
+                return await self._land(operation, perform)
+            case AnswersLate(seconds):
+                result = await self._land(operation, perform)
+                await asyncio.sleep(seconds)
+                return result
+            case Lands(after):
+                if after is not None:
+                    self._stage.later(after, self._land(operation, perform))
+        self._stage.tell(f"{operation}: reply lost")
+        raise StoreUnavailable("memory", "timeout", may_have_landed=True)
+
+    async def _land(self, operation: str, perform: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        result = await perform()
+        self._stage.tell(f"{operation}: {_told(result)}")
+        return result
+
+    async def reserve(self, intent: Intent) -> Lease | Record:
+        return await self._do("reserve", lambda: self._store.reserve(intent))
+
+    async def claim(self, found: Record, intent: Intent) -> Lease | None:
+        return await self._do("claim", lambda: self._store.claim(found, intent))
+
+    async def lapse(self, found: Record) -> bool:
+        return await self._do("lapse", lambda: self._store.lapse(found))
+
+    async def find(self, key: RecordKey) -> Record | None:
+        return await self._do("find", lambda: self._store.find(key))
+
+    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+        return await self._do("complete", lambda: self._store.complete(lease, response, retention))
+
+    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+        return await self._do("release", lambda: self._store.release(lease, reason, retention))
+
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        return await self._do("doubt", lambda: self._store.doubt(lease, reason))
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
+        return await self._do("renew", lambda: self._store.renew(leases))
+
+    def now_us(self) -> int | None:
+        return self._store.now_us()
+
+
+def _told(result: object) -> str:
+    match result:
+        case Lease():
+            return f"lease, attempt {result.attempt}"
+        case Record():
+            return f"{result.status.value}{' (lapsed)' if result.status.value == 'in_progress' and not result.lease_live else ''}"
+        case Settled():
+            return result.transition.value
+        case frozenset():
+            return f"{len(result)} renewed"
+        case _:
+            return str(result).lower()

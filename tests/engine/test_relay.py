@@ -1,0 +1,189 @@
+"""Answers that go out as they come: by the route's wish, or because they are too large to be held."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.decision import Label
+from gateway.core.model import Lease, Status, StoredResponse
+from gateway.core.policy import Limits
+from gateway.engine import relay as relay_module
+from gateway.engine.answers import Passed, Refused, RelayCut, Relayed
+from gateway.engine.relay import Relay
+from gateway.ports import DoubtReason, InDoubt
+from tests.engine.stage import KEY, POLICY, Stage, refused, relayed, scene, told
+from tests.engine.store import LosesReply, Stalls
+from tests.engine.upstream import Part
+
+STREAM = replace(POLICY, stream=True)
+SMALL = replace(POLICY, limits=Limits(response_body=10))
+PIECES = (b"one ", b"two ", b"three ", b"four")
+
+
+async def everything(chunks: AsyncIterator[bytes]) -> list[bytes]:
+    return [chunk async for chunk in chunks]
+
+
+@scene
+async def test_a_stream_leaves_as_it_comes_but_for_its_last_piece(stage: Stage) -> None:
+    """The head and all pieces but the last leave at once; the last waits for the commit."""
+    stage.upstream.plays(Part(pieces=PIECES, pauses=(0.1, 1.0, 1.0, 1.0, 1.0), length=18))
+    stage.store.script("complete", Stalls(0.5))
+    reply = await stage.ask(STREAM)
+    assert stage.loop.time() < 0.2
+    assert isinstance(reply.answer, Relayed)
+    assert (reply.label, reply.answer.status, reply.answer.length, reply.settlement) == (Label.EXECUTE, 201, 18, None)
+    arrived = [(round(stage.loop.time(), 1), chunk) async for chunk in reply.answer.chunks]
+    assert arrived == [(2.1, b"one "), (3.1, b"two "), (4.1, b"three "), (4.6, b"four")]
+    assert (await stage.record()).status is Status.COMPLETED
+    assert told(await stage.ask(STREAM)) == (Label.REPLAY, 201, b"one two three four")
+
+
+@scene
+async def test_a_stream_of_one_piece_waits_for_its_commit(stage: Stage) -> None:
+    """Its only piece is its last; an empty one behind it changes nothing."""
+    stage.upstream.plays(Part(pieces=(b"all", b"")))
+    stage.store.script("complete", Stalls(1.5))
+    chunks = relayed(await stage.ask(STREAM))
+    assert await anext(chunks) == b"all"
+    assert 1.5 <= stage.loop.time() < 1.6
+    assert await everything(chunks) == []
+
+
+@scene
+async def test_an_answer_above_the_cap_is_relayed_and_kept_without_its_body(stage: Stage) -> None:
+    """It goes out whole; a retry hears that it ran, how it ended and what its body was like, and nothing runs again."""
+    stage.upstream.plays(Part(pieces=PIECES))
+    chunks = await everything(relayed(await stage.ask(SMALL)))
+    assert b"".join(chunks) == b"one two three four"
+    again = await stage.ask(SMALL)
+    assert (again.label, refused(again)) == (Label.REPLAY_WITHOUT_BODY, (409, "response-not-stored"))
+    assert isinstance(again.answer, Refused)
+    assert (again.answer.members["original_status"], again.answer.members["body_length"]) == (201, 18)
+    assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_an_answer_at_the_cap_is_held_and_kept(stage: Stage) -> None:
+    """Exactly `response_body` bytes are not too many."""
+    stage.upstream.plays(Part(pieces=(b"12345", b"67890")))
+    assert isinstance((await stage.ask(SMALL)).answer, Passed)
+    assert told(await stage.ask(SMALL))[2] == b"1234567890"
+
+
+@scene
+async def test_a_stream_is_cut_when_its_settle_is_stale(stage: Stage) -> None:
+    """A verdict was first: the client must not take what it got for the operation's answer."""
+    stage.upstream.plays(Part(pieces=PIECES, pauses=(0.1, 0.1, 0.1, 0.1, 1.0)))
+    chunks = relayed(await stage.ask(STREAM))
+    assert await anext(chunks) == b"one "
+    found = await stage.record()
+    lease = Lease(KEY, found.record_id, found.owner, found.attempt, 0.0, 0.0)
+    await stage.memory.complete(lease, StoredResponse(200, b"OK", (), b"found out", 9, b"d" * 32), 1000.0)
+    with pytest.raises(RelayCut):
+        await everything(chunks)
+    assert stage.observer.stale == ["complete"]
+
+
+@scene
+async def test_a_stream_is_cut_when_the_upstream_breaks_off(stage: Stage) -> None:
+    """A truncated answer never looks whole, and its record is unknown."""
+    stage.upstream.plays(Part(pieces=PIECES[:3], raises=InDoubt(DoubtReason.TRUNCATED_RESPONSE, 201)))
+    chunks = relayed(await stage.ask(STREAM))
+    with pytest.raises(RelayCut):
+        await everything(chunks)
+    assert refused(await stage.ask(STREAM)) == (409, "outcome-unknown")
+
+
+@scene
+async def test_the_end_of_a_stream_waits_no_longer_than_settle_timeout(stage: Stage) -> None:
+    """With the authority away the true end goes out after `settle_timeout`, and the record completes later."""
+    stage.upstream.plays(Part(pieces=PIECES))
+    asked = stage.begin(STREAM)
+    await stage.clock.sleep(0.0005)
+    stage.store.script("complete", Stalls(20.0))
+    assert b"".join(await everything(relayed(await asked))) == b"one two three four"
+    assert 2.0 <= stage.loop.time() < 2.1
+    await stage.quiet()
+    assert (await stage.record()).status is Status.COMPLETED
+
+
+@scene
+async def test_a_stream_that_completes_though_its_reply_was_lost_ends_well(stage: Stage) -> None:
+    """The repetition of a settle lets the end go like the first."""
+    stage.upstream.plays(Part(pieces=PIECES))
+    stage.store.script("complete", LosesReply())
+    assert b"".join(await everything(relayed(await stage.ask(STREAM)))) == b"one two three four"
+
+
+@scene
+async def test_a_stream_in_doubt_by_its_status_ends_well(stage: Stage) -> None:
+    """A 503 is passed on as it is; only its record is unknown."""
+    stage.upstream.plays(Part(status=503, pieces=PIECES))
+    assert b"".join(await everything(relayed(await stage.ask(STREAM)))) == b"one two three four"
+    assert (await stage.record()).status is Status.UNKNOWN
+
+
+@scene
+async def test_a_client_that_falls_behind_is_cut_and_its_record_completes(stage: Stage) -> None:
+    """Reading the upstream never waits for a client: 8 MiB behind it is cut, and its retry finds the whole answer."""
+    pieces = tuple(b"x" * 1024 * 1024 for _ in range(10))
+    stage.upstream.plays(Part(pieces=pieces))
+    policy = replace(STREAM, limits=Limits(response_body=16 * 1024 * 1024))
+    chunks = relayed(await stage.ask(policy))
+    await stage.quiet()
+    with pytest.raises(RelayCut):
+        await everything(chunks)
+    assert told(await stage.ask(policy))[2] == b"".join(pieces)
+
+
+@scene
+async def test_a_client_is_not_behind_by_what_was_held_for_it(stage: Stage) -> None:
+    """What was held until the answer outgrew the cap came at once, by no fault of the client's."""
+    limit = relay_module.BUFFER_BYTES
+    pieces = (b"x" * limit, b"y" * 1024, b"z" * 1024)
+    policy = replace(POLICY, limits=Limits(response_body=limit))
+    stage.upstream.plays(Part(pieces=pieces))
+    reply = await stage.ask(policy)
+    await stage.quiet()
+    assert await everything(relayed(reply)) == list(pieces)
+
+
+@scene
+async def test_a_client_that_goes_away_changes_nothing(stage: Stage) -> None:
+    """Nobody reads the stream: the record completes."""
+    stage.upstream.plays(Part(pieces=PIECES, pauses=(0.1, 0.5, 0.5, 0.5, 0.5)))
+    await stage.ask(STREAM)
+    await stage.quiet()
+    assert (await stage.record()).status is Status.COMPLETED
+
+
+@scene
+async def test_pieces_pushed_before_an_end_all_arrive(stage: Stage) -> None:
+    """Ending does not overtake what is buffered; cutting drops it."""
+    relay, cut = Relay(), Relay()
+    for piece in PIECES:
+        relay.push(piece)
+        cut.push(piece)
+    relay.end()
+    cut.end()
+    cut.cut()
+    assert await everything(relay.chunks()) == list(PIECES)
+    with pytest.raises(RelayCut):
+        await everything(cut.chunks())
+
+
+@scene
+async def test_a_reader_waits_for_pieces(stage: Stage) -> None:
+    """The reader sleeps until something comes, is cut or ends."""
+    relay = Relay()
+    reader = asyncio.get_running_loop().create_task(everything(relay.chunks()))
+    for piece in PIECES:
+        await stage.clock.sleep(1)
+        relay.push(piece)
+    await stage.clock.sleep(1)
+    assert not reader.done()
+    relay.end()
+    assert await reader == list(PIECES)
