@@ -241,6 +241,13 @@ class UpstreamResponse(Protocol):
         """
         ...
 
+    async def read(self, limit: int) -> bytes | None:
+        """The whole body if it has at most `limit` bytes, else None: nothing is lost, and `chunks` gives it from its beginning.
+
+        Raises as `chunks`. Does not wait for anything when the whole response has arrived already.
+        """
+        ...
+
     def close(self) -> None:
         """Give the connection back (if the response was read to its end and it may be reused) or cut it."""
         ...

@@ -158,7 +158,7 @@ class Attempt:
     def _upstream_request(self) -> UpstreamRequest:
         request = self._request
         framed = first(request.headers, b"content-length") is not None or first(request.headers, b"transfer-encoding") is not None
-        return UpstreamRequest(request.method.encode(), request.target, request.upstream_headers, request.body, frame_empty=framed)
+        return UpstreamRequest(request.method.encode(), request.target, request.forward(), request.body, frame_empty=framed)
 
     async def _read(self, response: UpstreamResponse) -> _Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
@@ -166,34 +166,31 @@ class Attempt:
         headers = to_client(response.headers)
         if first(headers, b"date") is None:
             headers += ((b"Date", self._tools.clock.http_date()),)
+        cap = policy.limits.response_body
+        body = None if policy.stream else await response.read(cap)
+        if body is not None:
+            return _Response(response.status, response.reason, headers, body, len(body), hashlib.sha256(body).digest())
+        return await self._relay_body(response, headers, cap)
+
+    async def _relay_body(self, response: UpstreamResponse, headers: Headers, cap: int) -> _Response:
+        """Let the answer out as it comes, all but its last piece, which waits for the commit; keep it if it is at most `cap` bytes long."""
         pieces: list[bytes] = []
-        length, digest, cap = 0, hashlib.sha256(), policy.limits.response_body
-        if policy.stream:
-            self._start_relay(response, headers, pieces)
+        length, digest = 0, hashlib.sha256()
+        relay = self._relay = Relay(BUFFER_BYTES if self._request.policy.stream else BUFFER_BYTES + cap)
+        self._answer(Relayed(response.status, response.reason, headers, response.content_length, relay.chunks()), None)
         async for chunk in response.chunks():
             if not chunk:
                 continue  # the piece that is held back until the commit must be a real one
             length += len(chunk)
             digest.update(chunk)
+            relay.push(self._held_back)
+            self._held_back = chunk
             if length <= cap:
                 pieces.append(chunk)
-            elif self._relay is None:
-                self._start_relay(response, headers, pieces)
-            if self._relay is not None:
-                self._relay.push(self._held_back)
-                self._held_back = chunk
-            if length > cap:
+            else:
                 pieces.clear()
         body = b"".join(pieces) if length <= cap else None
         return _Response(response.status, response.reason, headers, body, length, digest.digest())
-
-    def _start_relay(self, response: UpstreamResponse, headers: Headers, pieces: list[bytes]) -> None:
-        """From here on the answer goes out as it comes, all but its last piece, which waits for the commit."""
-        self._relay = Relay(BUFFER_BYTES + sum(map(len, pieces)))
-        for piece in pieces:
-            self._relay.push(piece)
-        answer = Relayed(response.status, response.reason, headers, response.content_length, self._relay.chunks())
-        self._answer(answer, None)
 
     # ---- settle
 

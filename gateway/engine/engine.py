@@ -32,7 +32,7 @@ from gateway.engine.attempt import Attempt, Tools
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.request import GuardedRequest
 from gateway.engine.unprotected import forward_unprotected
-from gateway.ports import StoreUnavailable, Transition, Upstream
+from gateway.ports import StoreUnavailable, Swept, Transition, Upstream
 
 ROUNDS = 3
 """How often a request looks again after another one was faster. Then somebody else is at it: `request-in-progress`."""
@@ -59,8 +59,11 @@ class Engine:
         self._closing = False
 
     def reconfigure(self, upstreams: Mapping[str, Upstream], fingerprints: Fingerprints) -> None:
-        """Use a new route map's upstreams and policies from the next request on; running attempts keep theirs."""
-        self._upstreams = upstreams
+        """Use a new route map's upstreams and policies from the next request on; running attempts keep theirs.
+
+        Upstreams that left the map stay known: a request that was matched against the old map may still be reading its body.
+        """
+        self._upstreams = {**self._upstreams, **upstreams}
         self._fingerprints = fingerprints
 
     async def handle(self, request: GuardedRequest) -> Reply:
@@ -83,7 +86,7 @@ class Engine:
                 attempt.stop()
             self._running[request.key] = attempt
             self._own(self._run(request.key, attempt), attempt)
-            found = await asyncio.shield(attempt.reply)
+            found = await attempt.reply
         return replace(found, store_seconds=store_seconds)
 
     async def _run(self, key: RecordKey, attempt: Attempt) -> None:
@@ -119,12 +122,17 @@ class Engine:
             case Claim():
                 return await self._claim(request, found, self._intent(request, sent))
             case Lapse():
-                await self._tools.store.lapse(found)
+                await self._lapse(request, found)
                 return None
             case InProgress() if request.policy.in_flight is InFlight.WAIT and self._waiters < MAX_WAITERS:
                 return await self._wait(request, sent)
             case _:
                 return answer_found(decision)
+
+    async def _lapse(self, request: GuardedRequest, found: Record) -> None:
+        """What the sweeper would do, found on the way: counted and logged like its own finds."""
+        if await self._tools.store.lapse(found):
+            self._tools.observer.swept([Swept(found.key, request.route_id, found.request_id, found.attempt)])
 
     def _intent(self, request: GuardedRequest, sent: Fingerprint) -> Intent:
         """A fresh owner token for each statement: one that was lost can then never be taken for another's."""
@@ -224,7 +232,7 @@ class Engine:
                     break
                 decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
                 if isinstance(decision, Lapse):
-                    await self._tools.store.lapse(found)
+                    await self._lapse(request, found)
                 elif isinstance(decision, Claim):
                     break
                 elif not isinstance(decision, InProgress):

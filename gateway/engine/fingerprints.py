@@ -13,14 +13,14 @@ class Fingerprints:
     """Computes fingerprints. Foreign policies are looked up once and kept: a policy text never changes under its digest."""
 
     def __init__(self, by_route: Mapping[str, Fingerprinter], lookup: PolicyLookup, secret: bytes) -> None:
-        self._by_route = by_route
+        self.by_route = by_route
         self._lookup = lookup
         self._secret = secret
         self._foreign: dict[bytes, Fingerprinter] = {}
 
     def current(self, route_id: str, content: Content) -> Fingerprint:
         """Under the policy of the guarded route at hand."""
-        return self._by_route[route_id].fingerprint(content)
+        return self.by_route[route_id].fingerprint(content)
 
     async def comparable(self, content: Content, sent: Fingerprint, kept: Fingerprint) -> Fingerprint | None:
         """Under the record's own version and policy, or None if this process cannot compute that one."""

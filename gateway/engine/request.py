@@ -1,5 +1,6 @@
 """A guarded request as the engine takes it: read whole, its key and scope found, its headers ready for the next hop."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.core.fingerprint import Content
@@ -9,7 +10,9 @@ from gateway.core.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class GuardedRequest:
-    """One keyed request on a guarded route. `target` is the origin-form to forward; `upstream_headers` are what the upstream shall see."""
+    """One keyed request on a guarded route. `target` is the origin-form to forward; `forward` makes the fields that the upstream shall see,
+    which only a request that executes needs.
+    """
 
     request_id: str
     route_id: str
@@ -19,7 +22,7 @@ class GuardedRequest:
     method: str
     target: bytes
     headers: Headers
-    upstream_headers: Headers
+    forward: Callable[[], Headers]
     body: bytes
 
     @property

@@ -16,7 +16,7 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
     started = tools.clock.boottime()
     status: int | None = None
     framed = first(request.headers, b"content-length") is not None or first(request.headers, b"transfer-encoding") is not None
-    wire = UpstreamRequest(request.method.encode(), request.target, request.upstream_headers, request.body, frame_empty=framed)
+    wire = UpstreamRequest(request.method.encode(), request.target, request.forward(), request.body, frame_empty=framed)
     answer: Passed | Relayed | Refused
     try:
         response = await upstream.send(wire, lambda: True)

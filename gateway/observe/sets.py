@@ -26,7 +26,7 @@ STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready"
 """The words of `gateway.ports.StoreUnavailable`."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "sweep", "reap", "count")
+TASKS = ("attempt", "sweep", "reap", "count", "renew")
 
 _UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET)
 _STATUS = "status_"

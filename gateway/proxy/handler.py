@@ -1,6 +1,7 @@
 """One request from a client's connection to its answer: match, admit, read, guard or pass, write, observe."""
 
 import re
+from functools import partial
 from typing import assert_never
 
 from aiohttp import web
@@ -127,7 +128,7 @@ class Proxy:
                 call.request.method,
                 call.target,
                 call.headers,
-                _keyed_headers(call, route, policy, key),
+                partial(_keyed_headers, call, route, policy, key),
                 body,
             )
         )

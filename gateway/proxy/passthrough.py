@@ -55,13 +55,21 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
 async def _answer(method: str, response: UpstreamResponse) -> Answer:
     headers = end_to_end(response.headers)
     bodiless = method == "HEAD" or response.status in {204, 304}
-    if not bodiless and response.content_length is not None and response.content_length <= SMALL_BODY:
-        try:
-            body = b"".join([chunk async for chunk in response.chunks()])
-        finally:
-            response.close()
+    if not bodiless and response.content_length is not None and (body := await _read_small(response)) is not None:
         return Passed(response.status, response.reason, headers, body)
     return Relayed(response.status, response.reason, headers, response.content_length, _relay(response))
+
+
+async def _read_small(response: UpstreamResponse) -> bytes | None:
+    """The whole body if it is announced to be small. Whatever goes wrong meanwhile cuts the connection."""
+    try:
+        body = await response.read(SMALL_BODY)
+    except BaseException:
+        response.close()
+        raise
+    if body is not None:
+        response.close()
+    return body
 
 
 async def _relay(response: UpstreamResponse) -> AsyncIterator[bytes]:

@@ -61,7 +61,7 @@ class Gateway:
         old, kept = self.upstreams, _kept_upstreams(self.config, config, self.upstreams)
         self.upstreams = {name: kept.get(name) or make_upstream(upstream) for name, upstream in config.upstreams.items()}
         self.observer.update_routes(config.routes)
-        self.fingerprints = make_fingerprints(config, self.registry)
+        self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
         self.engine.reconfigure(self.upstreams, self.fingerprints)
         self.proxy.reconfigure(make_map(config, self.upstreams), ProblemWriter(config.problem_base))
         self.config = config
@@ -80,7 +80,8 @@ class Gateway:
             self.retired.append(asyncio.get_running_loop().create_task(close(), name="retired-upstreams"))
 
     async def close(self) -> None:
-        """Close everything that the process holds, stores last. The engine has been drained before."""
+        """Close everything that the process holds, stores last. A drain has come before; what one that failed has left is cut here."""
+        await self.engine.drain(0.0, 0.0)
         for task in self.retired:
             task.cancel()
         await asyncio.gather(*self.retired, return_exceptions=True)
@@ -162,11 +163,11 @@ def make_map(config: Config, upstreams: Mapping[str, HttpUpstream]) -> Routing:
     return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies)
 
 
-def make_fingerprints(config: Config, registry: Registry) -> Fingerprints:
-    """A fingerprinter for each guarded route."""
+def make_fingerprints(config: Config, registry: Registry, old: Fingerprints | None = None) -> Fingerprints:
+    """A fingerprinter for each guarded route. Those of routes that left the map stay, for requests that are still on their way."""
     secret = config.digest_secret or b""
     by_route = {route.id: make_fingerprinter(route.policy.fingerprint, secret) for route in config.routes if route.policy is not None}
-    return Fingerprints(by_route, registry.fingerprint_policy, secret)
+    return Fingerprints({**(old.by_route if old is not None else {}), **by_route}, registry.fingerprint_policy, secret)
 
 
 def longest_lease(config: Config) -> float:

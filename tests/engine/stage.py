@@ -161,7 +161,7 @@ class Stage:
         self._requests += 1
         name = f"request-{self._requests}"
         headers: Headers = ((b"Content-Type", b"application/json"),)
-        return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, headers, body)
+        return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, lambda: headers, body)
 
     async def ask(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None) -> Reply:
         """One request and its answer."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gateway.core.model import Headers
 from gateway.ports import NotSent, NotSentReason, UpstreamRequest
 from tests.engine.store import Teller
+from tests.support.responses import Body
 
 
 @dataclass(slots=True)
@@ -69,8 +70,15 @@ class _Response:
         self.reason = b"Reason"
         self.headers = part.headers
         self.content_length = part.length
+        self._body = Body(self._pieces(), part.length)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def read(self, limit: int) -> bytes | None:
+        return await self._body.read(limit)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._body
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
         for piece in self._part.pieces:
             await asyncio.sleep(next(self._waits))
             yield piece

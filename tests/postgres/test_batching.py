@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 import secrets
 
 import asyncpg
@@ -8,7 +7,7 @@ import pytest
 from gateway.core.model import Lease, Record, Status
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
-from tests.contract.harness import RETENTION, age_records, empty_records, found, fresh_key, intent, lease_under, reserved, response
+from tests.contract.harness import RETENTION, age_records, empty_records, found, fresh_key, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.postgres.recorder import Recorder
 from tests.postgres.watch import OURS, until
@@ -253,16 +252,3 @@ async def test_a_reserve_that_races_with_the_reaper_gets_an_answer(make_store: M
     stop.set()
     await reaping
     assert leases > 1
-
-
-async def test_stale_settles_are_counted(make_store: MakeStore, recorder: Recorder) -> None:
-    """A stale write is a normal outcome that the observer hears of by operation."""
-    store = make_store(observer=recorder)
-    lease = await reserved(store, intent())
-    stranger = lease_under(lease)
-    await store.complete(stranger, response(), RETENTION)
-    await store.release(stranger, "x", RETENTION)
-    await store.doubt(stranger, "x")
-    await store.complete(lease, response(), RETENTION)
-    assert recorder.stale == ["complete", "release", "doubt"]
-    assert list(itertools.islice(recorder.operations, 1)) == ["reserve"]

@@ -45,7 +45,7 @@ class Ask:
         )
         body = self.meaning.encode()
         return GuardedRequest(
-            self.request_id, "charge", "payments", policy, self.key, "POST", b"/v1/charges", headers, headers + wire, body
+            self.request_id, "charge", "payments", policy, self.key, "POST", b"/v1/charges", headers, lambda: headers + wire, body
         )
 
 

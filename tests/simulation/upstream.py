@@ -10,6 +10,7 @@ from gateway.core.headers import first
 from gateway.core.model import Headers
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, UpstreamRequest
 from tests.simulation.scenario import LEASE, MAX_EXECUTION
+from tests.support.responses import Body
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -134,14 +135,17 @@ class SimulatedResponse:
         self._world = world
         self._operation = operation
         self._truncated = truncated
-        self._body = body
+        third = len(body) // 3 + 1
+        self._pieces = Body(_Pieces(self, [body[at : at + third] for at in range(0, len(body), third)]), len(body))
         self.status = status
         self.headers: Headers = ((b"X-Answer", operation.request_id.encode()), (b"Set-Cookie", b"session=" + operation.request_id.encode()))
         self.content_length: int | None = len(body)
 
+    async def read(self, limit: int) -> bytes | None:
+        return await self._pieces.read(limit)
+
     def chunks(self) -> AsyncIterator[bytes]:
-        third = len(self._body) // 3 + 1
-        return _Pieces(self, [self._body[at : at + third] for at in range(0, len(self._body), third)])
+        return self._pieces
 
     def close(self) -> None:
         pass

@@ -12,7 +12,7 @@ from typing import TypeVar
 import asyncpg
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import Counts, Settled, StoreObserver, StoreUnavailable, Swept, Transition
+from gateway.ports import Counts, Settled, StoreObserver, StoreUnavailable, Swept
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.clock import DatabaseClock
@@ -129,15 +129,15 @@ class PostgresStore:
     async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
         item = completion(lease, response, retention)
         size = len(item.headers) + (0 if item.body is None else len(item.body))
-        return self._told("complete", await self._completes.submit(lease.owner, item, size, self._deadline()))
+        return _settled(await self._completes.submit(lease.owner, item, size, self._deadline()))
 
     async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
         item = Release(lease.key.scope_id, lease.key.key, lease.owner, reason, retention)
-        return self._told("release", await self._releases.submit(lease.owner, item, 0, self._deadline()))
+        return _settled(await self._releases.submit(lease.owner, item, 0, self._deadline()))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
-        return self._told("doubt", await self._doubts.submit(lease.owner, item, 0, self._deadline()))
+        return _settled(await self._doubts.submit(lease.owner, item, 0, self._deadline()))
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         if not leases:
@@ -211,8 +211,7 @@ class PostgresStore:
         finally:
             self._observer.store_operation(STORE, operation, loop.time() - started)
 
-    def _told(self, operation: str, settled: Settled | None) -> Settled:
-        assert settled is not None  # the statement has a row for every settle
-        if settled.transition is Transition.STALE:
-            self._observer.stale_write(operation)
-        return settled
+
+def _settled(settled: Settled | None) -> Settled:
+    assert settled is not None  # the statement has a row for every settle
+    return settled
