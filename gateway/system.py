@@ -30,16 +30,20 @@ class SystemRandomness:
     """Tokens from the kernel's generator, fetched in blocks; the jitter needs no secrecy and comes from the same bytes."""
 
     def __init__(self) -> None:
-        self._pid = 0
+        os.register_at_fork(after_in_child=self._forget)
         self._block = b""
         self._used = 0
 
     def token(self) -> bytes:
-        if self._used >= len(self._block) or self._pid != os.getpid():  # a forked process must never repeat its parent's tokens
-            self._block, self._used, self._pid = os.urandom(4096), 0, os.getpid()
+        if self._used >= len(self._block):
+            self._block, self._used = os.urandom(4096), 0
         token = self._block[self._used : self._used + 16]
         self._used += 16
         return token
+
+    def _forget(self) -> None:
+        """A forked process must never repeat its parent's tokens."""
+        self._block = b""
 
     def jitter(self) -> float:
         return int.from_bytes(self.token()[:7], "big") / (1 << 56)

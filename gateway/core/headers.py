@@ -1,6 +1,7 @@
 """Which header fields cross the hop, which are stored, which are replayed. One table each, both directions (RFC 9110 section 7.6.1)."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gateway.core.model import Headers
 
@@ -53,6 +54,35 @@ nominated away: its client may have written the `Connection` line.
 
 ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-encoding", b"cookie"})
 """Fields that naming them in `Connection` does not strip: they say what a request means, or whose it is."""
+
+
+class Fields:
+    """Field lines with an index, for the many look-ups that one request's head gets. Names are lower-case bytes."""
+
+    __slots__ = ("_first", "_repeats", "lines")
+
+    def __init__(self, lines: Headers) -> None:
+        self.lines = lines
+        self._first = {name.lower(): value for name, value in reversed(lines)}
+        self._repeats = len(self._first) != len(lines)
+
+    def first(self, name: bytes) -> bytes | None:
+        """The value of the first line with this name."""
+        return self._first.get(name)
+
+    def values(self, name: bytes) -> list[bytes]:
+        """The values of all lines with this name, in order."""
+        value = self._first.get(name)
+        if value is None:
+            return []
+        return [line for field, line in self.lines if field.lower() == name] if self._repeats else [value]
+
+
+@lru_cache(maxsize=1024)
+def wire_name(name: str) -> bytes:
+    """A configured field name as look-ups want it."""
+    return name.lower().encode()
+
 
 VIA = b"1.1 idempotency-gateway"
 

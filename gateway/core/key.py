@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.core.model import Headers
+from gateway.core.headers import Fields, wire_name
 from gateway.core.policy import KeyMode, KeyPolicy
 from gateway.core.readings import decode_escapes
 
@@ -49,10 +49,9 @@ class KeyInvalid:
 KeyFound: TypeAlias = Key | KeyMissing | KeyInvalid
 
 
-def find_key(headers: Headers, policy: KeyPolicy) -> KeyFound:
+def find_key(fields: Fields, policy: KeyPolicy) -> KeyFound:
     """Find the key among the field lines. Two lines, even equal ones, are an error: an Item cannot repeat (RFC 9651 section 4.2)."""
-    name = policy.header.lower().encode()
-    values = [value for field, value in headers if len(field) == len(name) and field.lower() == name]
+    values = fields.values(wire_name(policy.header))
     if not values:
         return KeyMissing()
     if len(values) > 1:

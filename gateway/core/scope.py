@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from gateway.core.model import Headers
+from gateway.core.headers import Fields, wire_name
 
 NO_PRINCIPAL = "none"
 
@@ -39,7 +39,7 @@ def length_prefixed(parts: list[bytes]) -> bytes:
     return b"".join([b"%d:%b," % (len(part), part) for part in parts])
 
 
-def find_scope(headers: Headers, scope: str, principal: tuple[str, ...], secret: bytes) -> ScopeFound:
+def find_scope(fields: Fields, scope: str, principal: tuple[str, ...], secret: bytes) -> ScopeFound:
     """Derive the scope from the named headers, each of which must be there once and not be empty.
 
     `principal` empty means `none`: one scope for all callers. Values enter only as a digest under `secret` (keyed BLAKE2b), so
@@ -49,8 +49,8 @@ def find_scope(headers: Headers, scope: str, principal: tuple[str, ...], secret:
         return Scope(f"{scope}:{NO_PRINCIPAL}")
     parts: list[bytes] = []
     for name in principal:
-        wanted = name.lower().encode()
-        values = [value.strip(b" \t") for field, value in headers if len(field) == len(wanted) and field.lower() == wanted]
+        wanted = wire_name(name)
+        values = [value.strip(b" \t") for value in fields.values(wanted)]
         if len(values) != 1 or not values[0]:
             return PrincipalMissing(name)
         parts += [wanted, values[0]]

@@ -13,7 +13,7 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
@@ -90,11 +90,12 @@ class Attempt:
     One that is stopped before `run` begins sends nothing and is released.
     """
 
-    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, upstream: Upstream) -> None:
+    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, upstream: Upstream, *, store_seconds: float = 0.0) -> None:
         self._tools = tools
         self._request = request
         self._lease = lease
         self._upstream = upstream
+        self._store_seconds = store_seconds
         self._label = Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
         self._relay: Relay | None = None
         self._held_back = b""
@@ -128,7 +129,8 @@ class Attempt:
     def give_up(self) -> None:
         """Leave `reply` done, also if `run` was cancelled before its first step."""
         self.settled.set()
-        self._answer(self._unknown_answer(None), None)
+        if not self.reply.done():
+            self._answer(self._unknown_answer(None), None)
 
     # ---- execute
 
@@ -284,15 +286,17 @@ class Attempt:
     def _answer(self, answer: Answer, settlement: Settlement | None) -> None:
         if self.reply.done():
             return
+        name, reason = (settlement_name(settlement), settlement.reason) if settlement is not None else (None, None)
         reply = Reply(
             self._label,
             answer,
-            attempt=self._lease.attempt,
-            upstream_seconds=self._upstream_seconds,
-            upstream_status=self._upstream_status,
+            name,
+            reason,
+            self._lease.attempt,
+            self._store_seconds,
+            self._upstream_seconds,
+            self._upstream_status,
         )
-        if settlement is not None:
-            reply = replace(reply, settlement=settlement_name(settlement), reason=settlement.reason)
         self.reply.set_result(reply)
 
 

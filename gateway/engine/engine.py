@@ -80,14 +80,14 @@ class Engine:
                 Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=clock.boottime() - started
             )
         store_seconds = clock.boottime() - started
-        if isinstance(found, Lease):
-            attempt = Attempt(self._tools, request, found, upstream)
-            if self._closing:
-                attempt.stop()
-            self._running[request.key] = attempt
-            self._own(self._run(request.key, attempt), attempt)
-            found = await attempt.reply
-        return replace(found, store_seconds=store_seconds)
+        if isinstance(found, Reply):
+            return replace(found, store_seconds=store_seconds)
+        attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds)
+        if self._closing:
+            attempt.stop()
+        self._running[request.key] = attempt
+        self._own(self._run(request.key, attempt), attempt)
+        return await attempt.reply
 
     async def _run(self, key: RecordKey, attempt: Attempt) -> None:
         try:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.decision import Label
-from gateway.core.headers import first
+from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyInvalid, KeyMissing, find_key
-from gateway.core.model import Headers, RecordKey
+from gateway.core.model import RecordKey
 from gateway.core.policy import Policy
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, find_scope
@@ -28,9 +28,9 @@ class Unkeyed:
 Admission: TypeAlias = Admitted | Unkeyed | Reply
 
 
-def admit(headers: Headers, policy: Policy, secret: bytes) -> Admission:
+def admit(fields: Fields, policy: Policy, secret: bytes) -> Admission:
     """Judge a request's head. A `Reply` is a refusal: it is never stored and consumes no key."""
-    found = find_key(headers, policy.key)
+    found = find_key(fields, policy.key)
     match found:
         case KeyMissing():
             if not policy.key.required:
@@ -43,11 +43,11 @@ def admit(headers: Headers, policy: Policy, secret: bytes) -> Admission:
             pass
         case _:
             assert_never(found)
-    scope = find_scope(headers, policy.scope, policy.principal, secret)
+    scope = find_scope(fields, policy.scope, policy.principal, secret)
     if isinstance(scope, PrincipalMissing):
         detail = f"This operation needs the {scope.header} field, once, to identify the caller."
         return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=detail))
-    announced = first(headers, b"content-length")
+    announced = fields.first(b"content-length")
     if announced is not None and announced.isdigit() and int(announced[:20]) > policy.limits.request_body:
         return too_large(policy)
     return Admitted(RecordKey(scope.id, text))

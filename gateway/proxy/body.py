@@ -7,6 +7,8 @@ from aiohttp.web_request import BaseRequest
 
 from gateway.wire import CONTINUE
 
+_BROKEN = (ClientError, web.RequestPayloadError, ConnectionError)
+
 
 class ClientGone(Exception):
     """The client hung up, or broke its own framing, before its request was whole: there was no request (RFC 9112 section 8)."""
@@ -31,14 +33,20 @@ async def read_body(request: BaseRequest, limit: int) -> bytes:
     """The whole body. Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole."""
     if not request.body_exists:
         return b""
+    content = request.content
+    body = b""
     pieces: list[bytes] = []
     size = 0
-    async for chunk in stream_body(request):
-        size += len(chunk)
-        if size > limit:
-            raise BodyTooLarge
-        pieces.append(chunk)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    try:
+        while not content.at_eof():
+            body = await content.readany()
+            size += len(body)
+            if size > limit:
+                raise BodyTooLarge
+            pieces.append(body)
+    except _BROKEN as error:
+        raise ClientGone from error
+    return body if size == len(body) else b"".join(pieces)
 
 
 async def stream_body(request: BaseRequest) -> AsyncIterator[bytes]:
@@ -51,5 +59,5 @@ async def stream_body(request: BaseRequest) -> AsyncIterator[bytes]:
                 yield chunk
             if content.at_eof():
                 return
-    except (ClientError, web.RequestPayloadError, ConnectionError) as error:
+    except _BROKEN as error:
         raise ClientGone from error

@@ -1,13 +1,11 @@
 """One request on its way through the proxy: what came in, and what has become known of it so far."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiohttp.web_request import BaseRequest
 
-from gateway.core.headers import Hop
-from gateway.core.model import Headers
+from gateway.core.headers import Fields, Hop
 from gateway.core.routes import split_target
 from gateway.proxy.routing import UNMATCHED, Routing
 
@@ -16,17 +14,14 @@ _AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 @dataclass(slots=True)
 class Call:
-    """`raw` is the request target as received, `headers` the field lines likewise; `named` has the value of the first line of
-    each lower-case name. The fields from `route` on are filled in on the way.
-    """
+    """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way."""
 
     request: BaseRequest
     routing: Routing
     request_id: str
     started: float
     raw: bytes
-    headers: Headers
-    named: Mapping[bytes, bytes]
+    fields: Fields
     route: str = UNMATCHED
     mode: str = "off"
     key_digest: str | None = None
@@ -43,6 +38,6 @@ class Call:
         peer = transport.get_extra_info("peername") if transport is not None else None
         address = peer[0] if isinstance(peer, tuple) else "unix"
         absolute = None if self.raw.startswith(b"/") else _AUTHORITY.match(self.raw)
-        host = absolute[1].rpartition(b"@")[2] if absolute else self.named.get(b"host", b"")
+        host = absolute[1].rpartition(b"@")[2] if absolute else (self.fields.first(b"host") or b"")
         scheme = b"https" if self.request.secure else b"http"
         return Hop(address.encode(), scheme, host, self.routing.trusts(address), self.request_id.encode())

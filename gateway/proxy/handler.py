@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
-from gateway.core.headers import to_upstream
+from gateway.core.headers import Fields, to_upstream
 from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import ForwardKey, Policy, Route
 from gateway.core.problems import Problem
@@ -50,10 +50,9 @@ class Proxy:
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
         """Answer one request. Never raises for anything that a client or an upstream does."""
-        headers: Headers = request.raw_headers
+        fields = Fields(request.raw_headers)
         raw = request.raw_path.encode("utf-8", "surrogateescape")
-        named = {name.lower(): value for name, value in reversed(headers)}
-        call = Call(request, self._routing, self._request_id(named.get(b"x-request-id")), self._clock.boottime(), raw, headers, named)
+        call = Call(request, self._routing, self._request_id(fields.first(b"x-request-id")), self._clock.boottime(), raw, fields)
         try:
             reply = await self._route(call)
         except ClientGone:
@@ -92,14 +91,14 @@ class Proxy:
                 assert_never(matched)
 
     async def _pass(self, call: Call, route: Route) -> Reply:
-        wire = to_upstream(call.headers, call.hop(), call.routing.kept.get(route.id, frozenset()))
+        wire = to_upstream(call.fields.lines, call.hop(), call.routing.kept.get(route.id, frozenset()))
         reply = await pass_through(call, wire, call.routing.upstreams[route.upstream], self._clock)
         self._observer.upstream_answered(route.id, reply.upstream_status, reply.upstream_seconds or 0.0)
         return reply
 
     async def _guard(self, call: Call, route: Route, policy: Policy) -> Reply:
         call.mode = "enforce"
-        admission = admit(call.headers, policy, call.routing.secret)
+        admission = admit(call.fields, policy, call.routing.secret)
         match admission:
             case Reply():
                 return admission
@@ -112,7 +111,7 @@ class Proxy:
 
     async def _guard_key(self, call: Call, route: Route, policy: Policy, key: RecordKey) -> Reply:
         call.key_digest = key_digest(call.routing.secret, key.scope_id, key.key)
-        expect_continue(call.request, call.named.get(b"expect"))
+        expect_continue(call.request, call.fields.first(b"expect"))
         try:
             body = await read_body(call.request, policy.limits.request_body)
         except BodyTooLarge:
@@ -127,7 +126,7 @@ class Proxy:
                 key,
                 call.request.method,
                 call.target,
-                call.headers,
+                call.fields.lines,
                 partial(_keyed_headers, call, route, policy, key),
                 body,
             )
@@ -210,11 +209,11 @@ def _keyed_headers(call: Call, route: Route, policy: Policy, key: RecordKey) -> 
     kept, name = call.routing.kept[route.id], policy.key.header
     match policy.forward_key:
         case ForwardKey.AS_RECEIVED:
-            return to_upstream(call.headers, call.hop(), kept)
+            return to_upstream(call.fields.lines, call.hop(), kept)
         case ForwardKey.NONE:
-            return to_upstream(call.headers, call.hop(), kept, frozenset({name.lower().encode()}))
+            return to_upstream(call.fields.lines, call.hop(), kept, frozenset({name.lower().encode()}))
         case ForwardKey.DERIVED:
-            wire = to_upstream(call.headers, call.hop(), kept, frozenset({name.lower().encode()}))
+            wire = to_upstream(call.fields.lines, call.hop(), kept, frozenset({name.lower().encode()}))
             return (*wire, (name.encode(), derived_key(call.routing.secret, key.scope_id, key.key)))
         case _:
             assert_never(policy.forward_key)

@@ -24,7 +24,7 @@ async def pass_through(call: Call, wire_headers: Headers, upstream: Upstream, cl
     status: int | None = None
     answer: Answer
     try:
-        expect_continue(call.request, call.named.get(b"expect"))
+        expect_continue(call.request, call.fields.first(b"expect"))
         response = await upstream.send(await _wire_request(call, wire_headers), _no_fence)
         status = response.status
         answer = await _answer(call.request.method, response)
@@ -42,7 +42,7 @@ def _no_fence() -> bool:
 
 async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
     method = call.request.method.encode()
-    announced = call.named.get(b"content-length")
+    announced = call.fields.first(b"content-length")
     length = int(announced) if announced is not None else None
     if not call.request.body_exists:
         return UpstreamRequest(method, call.target, wire_headers, b"", frame_empty=length == 0)

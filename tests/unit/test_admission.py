@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.core.decision import Label
+from gateway.core.headers import Fields
 from gateway.core.key import Key, find_key
 from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import KeyPolicy, Limits, Policy
@@ -25,14 +26,14 @@ def refusal(admission: Admission) -> tuple[Label, Problem]:
 
 def test_admitted() -> None:
     """A keyed request of a known caller gets its record's place: the caller's scope and the unquoted key."""
-    scope = find_scope(AUTH, "charges", ("Authorization",), SECRET)
+    scope = find_scope(Fields(AUTH), "charges", ("Authorization",), SECRET)
     assert isinstance(scope, Scope)
-    assert admit(KEY + AUTH, POLICY, SECRET) == Admitted(RecordKey(scope.id, "k-1"))
+    assert admit(Fields(KEY + AUTH), POLICY, SECRET) == Admitted(RecordKey(scope.id, "k-1"))
 
 
 def test_without_a_principal() -> None:
     """A route whose principal is `none`, spelled out, has one scope for all callers."""
-    assert admit(KEY, Policy("charges", ()), SECRET) == Admitted(RecordKey("charges:none", "k-1"))
+    assert admit(Fields(KEY), Policy("charges", ()), SECRET) == Admitted(RecordKey("charges:none", "k-1"))
 
 
 @pytest.mark.parametrize(
@@ -52,32 +53,32 @@ def test_without_a_principal() -> None:
 )
 def test_refusals(headers: Headers, label: Label, problem: Problem) -> None:
     """Each refusal has its label and its problem; the key is judged first, then the caller, then the announced length."""
-    assert refusal(admit(headers, POLICY, SECRET)) == (label, problem)
+    assert refusal(admit(Fields(headers), POLICY, SECRET)) == (label, problem)
 
 
 @pytest.mark.parametrize("length", [b"0", b"1000", b"", b"-1", b"+1", b"1e9", b"x", b"\xb2"])
 def test_lengths_that_do_not_refuse(length: bytes) -> None:
     """A length within the limit is admitted; what is no number is left to the HTTP parser and the reading of the body."""
-    assert isinstance(admit((*KEY, *AUTH, (b"Content-Length", length)), POLICY, SECRET), Admitted)
+    assert isinstance(admit(Fields((*KEY, *AUTH, (b"Content-Length", length))), POLICY, SECRET), Admitted)
 
 
 def test_optional_keys() -> None:
     """Where the key is optional a request without one passes, also without credentials; a bad key is refused all the same."""
     policy = Policy("charges", ("Authorization",), key=KeyPolicy(required=False))
-    assert admit((), policy, SECRET) == Unkeyed()
-    assert refusal(admit(((b"Idempotency-Key", b""),), policy, SECRET)) == (Label.KEY_INVALID, Problem.KEY_INVALID)
-    assert refusal(admit(KEY, policy, SECRET)) == (Label.PRINCIPAL_MISSING, Problem.PRINCIPAL_MISSING)
+    assert admit(Fields(()), policy, SECRET) == Unkeyed()
+    assert refusal(admit(Fields(((b"Idempotency-Key", b""),)), policy, SECRET)) == (Label.KEY_INVALID, Problem.KEY_INVALID)
+    assert refusal(admit(Fields(KEY), policy, SECRET)) == (Label.PRINCIPAL_MISSING, Problem.PRINCIPAL_MISSING)
 
 
 def test_details_name_the_field_and_never_its_value() -> None:
     """A refusal tells which field to send, and repeats no key and no credential."""
     policy = Policy("charges", ("X-Tenant",), key=KeyPolicy(header="X-Payout-Idempotency"))
-    missing = admit((), policy, SECRET)
+    missing = admit(Fields(()), policy, SECRET)
     assert isinstance(missing, Reply)
     assert isinstance(missing.answer, Refused)
     assert "X-Payout-Idempotency" in (missing.answer.detail or "")
     headers: Headers = ((b"X-Payout-Idempotency", b"needle"), (b"X-Tenant", b"secret-1"), (b"X-Tenant", b"secret-2"))
-    nobody = admit(headers, policy, SECRET)
+    nobody = admit(Fields(headers), policy, SECRET)
     assert isinstance(nobody, Reply)
     assert isinstance(nobody.answer, Refused)
     detail = nobody.answer.detail or ""
@@ -96,5 +97,5 @@ def test_too_large_names_the_limit() -> None:
 def test_nominated_fields_still_count() -> None:
     """`Connection` naming the key or the credential does not switch protection off."""
     headers: Headers = ((b"Connection", b"Idempotency-Key, Authorization"), *KEY, *AUTH)
-    assert admit(headers, POLICY, SECRET) == admit(KEY + AUTH, POLICY, SECRET)
-    assert find_key(headers, POLICY.key) == Key("k-1")
+    assert admit(Fields(headers), POLICY, SECRET) == admit(Fields(KEY + AUTH), POLICY, SECRET)
+    assert find_key(Fields(headers), POLICY.key) == Key("k-1")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, parse_key
 from gateway.core.policy import KeyMode, KeyPolicy
 from tests.unit.structured import string_item
@@ -13,7 +14,7 @@ LENIENT, STRICT, RAW = (KeyPolicy(mode=mode) for mode in (KeyMode.LENIENT, KeyMo
 
 
 def find(value: bytes, policy: KeyPolicy = LENIENT) -> KeyFound:
-    return find_key(((b"Idempotency-Key", value),), policy)
+    return find_key(Fields(((b"Idempotency-Key", value),)), policy)
 
 
 def text(value: bytes, policy: KeyPolicy) -> str | None:
@@ -203,23 +204,23 @@ def test_route_narrows_the_length() -> None:
 @pytest.mark.parametrize("second", [b'"k"', b'"other"', b""])
 def test_two_lines_are_refused(policy: KeyPolicy, second: bytes) -> None:
     """Two field lines are an error even when they are equal or one is empty: an Item cannot repeat."""
-    assert isinstance(find_key(((b"Idempotency-Key", b'"k"'), (b"X", b"1"), (b"idempotency-key", second)), policy), KeyInvalid)
+    assert isinstance(find_key(Fields(((b"Idempotency-Key", b'"k"'), (b"X", b"1"), (b"idempotency-key", second))), policy), KeyInvalid)
 
 
 @pytest.mark.parametrize("name", [b"idempotency-key", b"IDEMPOTENCY-KEY", b"IdEmPoTeNcY-kEy"])
 def test_field_name_case_does_not_matter(name: bytes) -> None:
     """Field names compare without case; values with case."""
-    assert find_key(((name, b"K13"),), LENIENT) == Key("K13") != find_key(((name, b"k13"),), LENIENT)
+    assert find_key(Fields(((name, b"K13"),)), LENIENT) == Key("K13") != find_key(Fields(((name, b"k13"),)), LENIENT)
 
 
 def test_only_the_configured_field_counts() -> None:
     """Other fields, also of the same length, are no key; without the field the key is missing."""
     policy = KeyPolicy(header="X-Payout-Idempotency")
-    assert find_key(((b"Idempotency-Key", b"k"), (b"X-Payout-Idempotencz", b"k")), policy) == KeyMissing()
-    assert find_key((), LENIENT) == KeyMissing()
-    assert find_key(((b"X-Payout-Idempotency", b"k"),), policy) == Key("k")
+    assert find_key(Fields(((b"Idempotency-Key", b"k"), (b"X-Payout-Idempotencz", b"k"))), policy) == KeyMissing()
+    assert find_key(Fields(()), LENIENT) == KeyMissing()
+    assert find_key(Fields(((b"X-Payout-Idempotency", b"k"),)), policy) == Key("k")
 
 
 def test_connection_does_not_hide_the_key() -> None:
     """Naming the key's field in `Connection` does not switch protection off."""
-    assert find_key(((b"Connection", b"Idempotency-Key"), (b"Idempotency-Key", b"k13")), LENIENT) == Key("k13")
+    assert find_key(Fields(((b"Connection", b"Idempotency-Key"), (b"Idempotency-Key", b"k13"))), LENIENT) == Key("k13")

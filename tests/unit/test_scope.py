@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from gateway.core.headers import Fields
 from gateway.core.model import Headers, RecordKey
 from gateway.core.scope import PrincipalMissing, Scope, derived_key, find_scope, key_digest, length_prefixed, secret_check_value
 
@@ -14,7 +15,7 @@ AUTH = ("Authorization",)
 
 
 def scope_of(headers: Headers, scope: str = "charges", principal: tuple[str, ...] = AUTH, secret: bytes = SECRET) -> str:
-    found = find_scope(headers, scope, principal, secret)
+    found = find_scope(Fields(headers), scope, principal, secret)
     assert isinstance(found, Scope)
     return found.id
 
@@ -97,12 +98,12 @@ def test_secret_keys_the_digest() -> None:
 )
 def test_no_principal_no_scope(headers: Headers) -> None:
     """An absent, empty or repeated header gives no scope: never one shared by all who lack it."""
-    assert find_scope(headers, "charges", AUTH, SECRET) == PrincipalMissing("Authorization")
+    assert find_scope(Fields(headers), "charges", AUTH, SECRET) == PrincipalMissing("Authorization")
 
 
 def test_every_header_of_the_principal_is_needed() -> None:
     """With several headers, the first that is missing is named."""
-    assert find_scope(bearer(b"t"), "charges", ("Authorization", "X-Tenant"), SECRET) == PrincipalMissing("X-Tenant")
+    assert find_scope(Fields(bearer(b"t")), "charges", ("Authorization", "X-Tenant"), SECRET) == PrincipalMissing("X-Tenant")
 
 
 def test_spelling_of_the_field() -> None:

@@ -5,8 +5,9 @@ Redis is never asked what is new, only what is known: the authority decides.
 """
 
 import hashlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from time import perf_counter
 from typing import TypeVar
@@ -46,6 +47,7 @@ class _Script:
         return cls(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
+_ACQUIRED = Acquired()
 _ACQUIRE = _Script.load("acquire.lua")
 _SETTLE = _Script.load("settle.lua")
 
@@ -67,36 +69,45 @@ class HotPath:
 
     async def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Acquired | Found:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
-        return await self._step("acquire", self._acquire(entry_key(lookup), value, ttl_ms))
+        key = entry_key(lookup)
+        if self._link.version >= _SET_NX_GET:
+            reply = await self._step("acquire", partial(self._link.enqueue, b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms))
+        else:
+            reply = await self._step("acquire", partial(self._script, _ACQUIRE, key, value, ttl_ms))
+        if reply is None:
+            return _ACQUIRED
+        if isinstance(reply, bytes):
+            return Found(reply)
+        raise StoreUnavailable(STORE, "error", may_have_landed=True)
 
     async def get(self, lookup: bytes) -> bytes | None:
         """What is there. Changes nothing."""
-        return await self._step("get", self._get(entry_key(lookup)))
+        return await self._step("get", partial(self._get, entry_key(lookup)))
 
     async def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> bool:
         """Let the lease of `owner` end `ttl_ms` from now. False: it is gone."""
-        return await self._step("extend", self._settle(lookup, owner, b"extend", ttl_ms))
+        return await self._step("extend", partial(self._settle, lookup, owner, b"extend", ttl_ms))
 
     async def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
         """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
-        return await self._step("complete", self._settle(lookup, owner, b"complete", ttl_ms, value))
+        return await self._step("complete", partial(self._settle, lookup, owner, b"complete", ttl_ms, value))
 
     async def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
         """As `complete`, for a record that `owner` found completed at the authority."""
-        return await self._step("fill", self._settle(lookup, owner, b"complete", ttl_ms, value))
+        return await self._step("fill", partial(self._settle, lookup, owner, b"complete", ttl_ms, value))
 
     async def delete(self, lookup: bytes, owner: bytes) -> bool:
         """Delete the lease of `owner`. False: it is gone."""
-        return await self._step("delete", self._settle(lookup, owner, b"delete"))
+        return await self._step("delete", partial(self._settle, lookup, owner, b"delete"))
 
     async def forget(self, lookup: bytes) -> bool:
         """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
-        return await self._step("forget", self._forget(entry_key(lookup)))
+        return await self._step("forget", partial(self._forget, entry_key(lookup)))
 
-    async def _step(self, operation: str, reply: Awaitable[T]) -> T:
+    async def _step(self, operation: str, begin: Callable[[], Awaitable[T]]) -> T:
         started = perf_counter()
         try:
-            result = await reply
+            result = await begin()
         except StoreUnavailable as error:
             self._observer.store_error(STORE, operation, error.reason)
             raise
@@ -106,19 +117,6 @@ class HotPath:
             raise StoreUnavailable(STORE, "error", may_have_landed=False) from None
         self._observer.store_operation(STORE, operation, perf_counter() - started)
         return result
-
-    async def _acquire(self, key: bytes, value: bytes, ttl_ms: int) -> Acquired | Found:
-        if self._link.version >= _SET_NX_GET:
-            reply = await self._link.execute(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
-        else:
-            reply = await self._script(_ACQUIRE, key, value, ttl_ms)
-        match reply:
-            case None:
-                return Acquired()
-            case bytes():
-                return Found(reply)
-            case _:
-                raise StoreUnavailable(STORE, "error", may_have_landed=True)
 
     async def _get(self, key: bytes) -> bytes | None:
         match await self._link.execute(b"GET", key):

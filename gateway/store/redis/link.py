@@ -80,10 +80,14 @@ class Link:
             await asyncio.gather(task, return_exceptions=True)
 
     async def execute(self, *command: bytes | int) -> object:
-        """The reply to one command.
+        """The reply to one command. As `enqueue`, awaited."""
+        return await self.enqueue(*command)
 
-        Raises `ErrorReply` when Redis refused this command, and `StoreUnavailable` when the reply did not come. A cancelled call may or
-        may not have been sent.
+    def enqueue(self, *command: bytes | int) -> "asyncio.Future[object]":
+        """Queue one command for the next pipeline; the future is its reply. Raises `StoreUnavailable` when it cannot be queued.
+
+        The future raises `ErrorReply` when Redis refused this command, and `StoreUnavailable` when the reply did not come. A cancelled
+        one may or may not have been sent.
         """
         if self._breaker.open:
             raise StoreUnavailable(STORE, "not_ready", may_have_landed=False)
@@ -96,7 +100,7 @@ class Link:
         self._queue.append(waiting)
         self._queued_bytes += len(packed)
         self._wake.set()
-        return await waiting.reply
+        return waiting.reply
 
     async def _run(self) -> None:
         try:

@@ -1,12 +1,15 @@
 """Writes to Redis that nobody waits for, repeated until acknowledged or until their entry has ended by itself."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
 
 from gateway.ports import Clock, StoreObserver, StoreUnavailable
 
 _MAX_PENDING = 1024
+_WORKERS = 8
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
@@ -14,16 +17,29 @@ Write = Callable[[], Awaitable[bool]]
 """One compare-and-write: True done, False the entry was not ours any more. Raises `StoreUnavailable`."""
 
 
-class Writeback:
-    """Owns one task for each pending write. A first try that finds the token gone is told as a stale write.
+@dataclass(slots=True)
+class _Pending:
+    """`until` (CLOCK_BOOTTIME) is when the entry that it changes has surely ended."""
 
-    At most `_MAX_PENDING` at a time: a write above that is dropped, its entry ends by itself.
+    operation: str
+    lookup: bytes
+    write: Write
+    until: float
+
+
+class Writeback:
+    """Carries writes out in the order of their coming, a few at a time. A first try that finds the token gone is told as a stale write.
+
+    A few tasks share the writes: one for each would cost more than the writes do. What fails once goes on in a task of its own, so that
+    nothing waits behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry ends by itself.
     """
 
     def __init__(self, clock: Clock, observer: StoreObserver) -> None:
         self._clock = clock
         self._observer = observer
+        self._queue: deque[_Pending] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._working = 0
         self._pending: Counter[bytes] = Counter()
         self._closed = False
 
@@ -35,48 +51,68 @@ class Writeback:
         """Carry out `write` in the background; `until` (CLOCK_BOOTTIME) is when the entry it changes has surely ended."""
         if self._closed:
             return
-        if len(self._tasks) >= _MAX_PENDING:
+        if len(self._pending) >= _MAX_PENDING:
             self._observer.store_error("redis", operation, "overloaded")
             return
         self._pending[lookup] += 1
-        task = asyncio.get_running_loop().create_task(self._repeat(operation, write, until), name="redis-write")
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._done(done, lookup))
+        self._queue.append(_Pending(operation, lookup, write, until))
+        if self._working < _WORKERS:
+            self._working += 1
+            self._start(self._work())
 
     async def drain(self, timeout: float) -> bool:
         """Wait until nothing is pending. False: `timeout` seconds have passed first."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout)
+        deadline = self._clock.boottime() + timeout
+        while self._tasks and (remaining := deadline - self._clock.boottime()) > 0:
+            await asyncio.wait(self._tasks, timeout=remaining)
         return not self._tasks
 
     async def close(self, timeout: float) -> None:
         """Take no more writes, give the pending ones `timeout` seconds, drop the rest. May be called repeatedly."""
         self._closed = True
         await self.drain(timeout)
+        self._queue.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _repeat(self, operation: str, write: Write, until: float) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="redis-write")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                pending = self._queue.popleft()
+                try:
+                    done = await pending.write()
+                except StoreUnavailable as error:
+                    # A try that may have landed explains why the next one finds its token gone.
+                    self._start(self._repeat(pending, told=error.may_have_landed))
+                    continue
+                self._finish(pending, stale=not done)
+        finally:
+            self._working -= 1
+
+    async def _repeat(self, pending: _Pending, *, told: bool) -> None:
+        """The tries after the first. `told`: a token that is gone then is no news."""
         pause = _FIRST_PAUSE
-        first = True
-        while True:
-            try:
-                done = await write()
-            except StoreUnavailable as error:
-                # A try that may have landed explains why the next one finds its token gone.
-                first = first and not error.may_have_landed
-            else:
-                if not done and first:
-                    self._observer.stale_write(f"redis_{operation}")
-                return
-            if self._clock.boottime() + pause >= until:
-                return
+        while self._clock.boottime() + pause < pending.until:
             await self._clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
+            try:
+                done = await pending.write()
+            except StoreUnavailable as error:
+                told = told or error.may_have_landed
+                continue
+            self._finish(pending, stale=not done and not told)
+            return
+        self._finish(pending, stale=False)
 
-    def _done(self, task: asyncio.Task[None], lookup: bytes) -> None:
-        self._tasks.discard(task)
-        self._pending[lookup] -= 1
-        if not self._pending[lookup]:
-            del self._pending[lookup]
+    def _finish(self, pending: _Pending, *, stale: bool) -> None:
+        if stale:
+            self._observer.stale_write(f"redis_{pending.operation}")
+        self._pending[pending.lookup] -= 1
+        if not self._pending[pending.lookup]:
+            del self._pending[pending.lookup]
