@@ -102,8 +102,10 @@ class Lanes:
         for connecting in self._connecting:
             connecting.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        while tasks := list(self._tasks):
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # Gathering what is done already does not yield from Python 3.12 on: their own callbacks could wait for ever.
+            self._tasks.difference_update(tasks)
         idle, self._idle, self._live = self._idle, [], 0
         await asyncio.gather(*[lane.bury() for lane in idle])
 
