@@ -24,6 +24,7 @@ _REASONS = {
     410: b"Gone",
     413: b"Content Too Large",
     422: b"Unprocessable Content",
+    431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     501: b"Not Implemented",
     502: b"Bad Gateway",
@@ -90,7 +91,8 @@ class WireResponse(web.StreamResponse):
             body = self._wire_body if with_body else b""
             self._write(request, head + body)
             self.sent = len(body)
-            await request.writer.drain()
+            if request.protocol.writing_paused:  # else there is nothing to wait for
+                await request.writer.drain()
         else:
             self._write(request, head)
             await self._relay(request, self._chunks, chunked=chunked, with_body=with_body)
@@ -106,10 +108,12 @@ class WireResponse(web.StreamResponse):
         self.force_close()
 
     def _head(self, framing: bytes) -> bytes:
-        lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self._reason_bytes)]
-        lines += [b"%b: %b\r\n" % field for field in self._wire_headers]
-        lines += [framing, b"\r\n"]
-        return b"".join(lines)
+        return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (
+            self.status,
+            self._reason_bytes,
+            b"".join([b"%b: %b\r\n" % field for field in self._wire_headers]),
+            framing,
+        )
 
     def _framing(self, request: BaseRequest, *, with_body: bool) -> tuple[bytes, bool]:
         """Exactly one framing for this hop (RFC 9112 section 6). A HEAD or 304 answer may announce a length without a body."""

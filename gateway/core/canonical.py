@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import orjson
+
 MAX_DEPTH = 64
 MAX_NUMBER_LENGTH = 64
 MAX_EXPONENT_LENGTH = 3
@@ -40,7 +42,7 @@ def canonicalise(body: bytes, ignore: Sequence[str] = ()) -> bytes | None:
             _check_depth(value, 0)  # of the whole text: what is ignored must not decide whether an interpreter can read the rest
         for pointer in ignore:
             value = without(value, pointer)
-        return _write(value, 0).encode()
+        return _write_plain(value) if _is_plain(body) else _write(value, 0).encode()
     except (ValueError, RecursionError):  # UnicodeError and JSONDecodeError are ValueErrors; RecursionError lies beyond MAX_DEPTH anyway
         return None
 
@@ -124,6 +126,22 @@ def _write(value: Json, depth: int) -> str:
     if value is False:
         return "false"
     return "null" if value is None else str(value)
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether the text cannot be too deep, and holds only ASCII without escapes: then names sort alike in every encoding."""
+    return body.isascii() and b"\\" not in body and body.count(b"{") + body.count(b"[") <= MAX_DEPTH
+
+
+def _write_plain(value: Json) -> bytes:
+    """As `_write`, at a tenth of its cost."""
+    return orjson.dumps(value, default=_fragment, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS)
+
+
+def _fragment(value: object) -> orjson.Fragment:
+    """The one subclass among the values: orjson takes its text as it is."""
+    assert isinstance(value, _Number), "parse makes no other class"
+    return orjson.Fragment(str(value))
 
 
 def _utf16_order(name: str) -> bytes:

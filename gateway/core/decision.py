@@ -54,6 +54,7 @@ class Label(enum.StrEnum):
     PRINCIPAL_MISSING = "principal_missing"
     BODY_TOO_LARGE = "body_too_large"
     REFUSED_TARGET = "refused_target"
+    ABORTED = "aborted"
     STORE_UNAVAILABLE = "store_unavailable"
     UNPROTECTED = "unprotected"
     BYPASS = "bypass"

@@ -49,7 +49,7 @@ class Problem(enum.Enum):
         "outcome-unknown",
         409,
         "The outcome of the operation is unknown",
-        "The operation may have been executed. It will not be executed again under this key. Repeat this request later for its outcome.",
+        "The operation may have been executed, and is never executed again under this key. Ask the API itself before you use a new key.",
     )
     KEY_EXPIRED = ProblemType(
         "key-expired", 410, "Idempotency key has expired", "This key was used before and has expired. Use a new key for a new operation."
@@ -73,13 +73,16 @@ class Problem(enum.Enum):
         "target-refused",
         400,
         "The request target is ambiguous",
-        "Send the path in its normal form: no dot segments, doubled slashes or needless escapes.",
+        "Send the path as documented: no dot segments, doubled or trailing slashes, needless escapes or other letter case.",
     )
     BODY_TOO_LARGE = ProblemType(
         "body-too-large", 413, "The request body is too large", "The request body is larger than this operation takes."
     )
     NO_ROUTE = ProblemType("no-route", 404, "No such route", "No route takes this method and path.")
     METHOD_REFUSED = ProblemType("method-refused", 405, "The method is not supported", "This proxy opens no tunnels.")
+    HEADER_TOO_LARGE = ProblemType(
+        "header-too-large", 431, "The request head is too large", "A line of the head may have 64 KiB, and the head 256 fields."
+    )
     BAD_REQUEST = ProblemType("bad-request", 400, "The request is malformed", "The request is not well-formed HTTP.")
     SHUTTING_DOWN = ProblemType(
         "shutting-down", 503, "The gateway is shutting down", "Nothing was executed. Repeat this request with the same key."

@@ -43,6 +43,8 @@ from gateway.ports import (
 )
 
 SETTLE_BACKOFF = 0.05
+COMMIT_UNCONFIRMED = "commit_unconfirmed"
+"""The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 SETTLE_BACKOFF_MAX = 2.0
 
 _UNREACHABLE = {
@@ -201,32 +203,33 @@ class Attempt:
         answer = self._first_answer(outcome)
         patience = asyncio.get_running_loop().call_later(self._request.policy.settle_timeout, self._let_go, answer, None)
         try:
-            transition = await self._write(settlement, outcome)
+            transition = await self._until_answered(self._write(settlement, outcome))
         finally:
             patience.cancel()
         self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
-        if transition in {Transition.DONE, Transition.ALREADY}:
+        if transition in (Transition.DONE, Transition.ALREADY):  # a set would be made anew every time, and its enums hashed
             self._let_go(answer, settlement)
         else:
             self._tools.observer.stale_write(settlement_name(settlement))
             await self._answer_stale(outcome)
 
-    async def _write(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
-        """Settle in the authority, again and again until it answers. Repeating is harmless: the owner token tells our own write."""
+    def _write(self, settlement: Settlement, outcome: _Response | _Failure) -> Callable[[], Awaitable[Settled]]:
+        """The statement that settles in the authority."""
         policy, lease, store = self._request.policy, self._lease, self._tools.store
         match settlement:
             case Complete():
                 assert isinstance(outcome, _Response), "only a response completes"
                 stored = outcome.stored()
-                return await self._until_answered(lambda: store.complete(lease, stored, policy.retention))
+                return lambda: store.complete(lease, stored, policy.retention)
             case Release(reason):
-                return await self._until_answered(lambda: store.release(lease, reason, policy.retention))
+                return lambda: store.release(lease, reason, policy.retention)
             case Doubt(reason):
-                return await self._until_answered(lambda: store.doubt(lease, reason))
+                return lambda: store.doubt(lease, reason)
             case _:
                 assert_never(settlement)
 
     async def _until_answered(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
+        """Again and again until the authority answers. Repeating is harmless: the owner token tells our own write."""
         backoff = SETTLE_BACKOFF
         while True:
             try:
@@ -275,7 +278,7 @@ class Attempt:
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""
         if self._relay is None:
-            self._answer(answer, settlement)
+            self._answer(answer, settlement, COMMIT_UNCONFIRMED if settlement is None else None)
         elif isinstance(answer, Passed):
             self._relay.push(self._held_back)
             self._held_back = b""
@@ -283,10 +286,10 @@ class Attempt:
         else:
             self._relay.cut()
 
-    def _answer(self, answer: Answer, settlement: Settlement | None) -> None:
+    def _answer(self, answer: Answer, settlement: Settlement | None, unsettled: str | None = None) -> None:
         if self.reply.done():
             return
-        name, reason = (settlement_name(settlement), settlement.reason) if settlement is not None else (None, None)
+        name, reason = (settlement_name(settlement), settlement.reason) if settlement is not None else (None, unsettled)
         reply = Reply(
             self._label,
             answer,

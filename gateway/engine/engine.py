@@ -6,7 +6,6 @@ states. Everything that is not pure comes in as an argument, so that the whole e
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -40,6 +39,7 @@ ROUNDS = 3
 MAX_WAITERS = 1000
 """How many requests of this process may wait for another attempt's end; more of them get the conflict answer at once."""
 
+LOOK_AGAIN = "The operation may have been executed; its outcome is being found out. Repeat this request later to learn it."
 POLL_FIRST = 0.05
 POLL_LONGEST = 1.0
 RELEASE_BACKOFF = 0.1
@@ -81,7 +81,8 @@ class Engine:
             )
         store_seconds = clock.boottime() - started
         if isinstance(found, Reply):
-            return replace(found, store_seconds=store_seconds)
+            found.store_seconds = store_seconds
+            return found
         attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds)
         if self._closing:
             attempt.stop()
@@ -205,13 +206,15 @@ class Engine:
         lease = Lease(intent.key, NOT_LANDED, intent.owner, 0, started, intent.lease)
         backoff = RELEASE_BACKOFF
         while True:
+            answered = True
             try:
                 seen = (await self._tools.store.release(lease, "reserve_reply_lost", request.policy.retention)).transition
             except StoreUnavailable:
-                seen = Transition.MISSING
+                seen, answered = Transition.MISSING, False
             if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and settled_by_stale):
                 return
-            if clock.boottime() >= started + 2 * intent.lease:
+            # A store that never answered may still run the statement: only its word, given late enough, ends the search.
+            if answered and clock.boottime() >= started + 2 * intent.lease:
                 return
             await clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
             backoff = min(intent.lease / 2, backoff * 2)
@@ -316,7 +319,8 @@ def answer_found(decision: Decision) -> Reply:
         case KeyMisuse():
             return Reply(Label.KEY_MISUSE, Refused(Problem.KEY_REUSED))
         case Unknown(_, retry_after):
-            return Reply(Label.UNKNOWN, Refused(Problem.OUTCOME_UNKNOWN, retry_after=retry_after))
+            detail = None if retry_after is None else LOOK_AGAIN
+            return Reply(Label.UNKNOWN, Refused(Problem.OUTCOME_UNKNOWN, retry_after=retry_after, detail=detail))
         case Gone():
             return Reply(Label.GONE, Refused(Problem.KEY_EXPIRED))
         case Unreadable():

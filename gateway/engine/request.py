@@ -8,7 +8,7 @@ from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import Policy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class GuardedRequest:
     """One keyed request on a guarded route. `target` is the origin-form to forward; `forward` makes the fields that the upstream shall see,
     which only a request that executes needs.

@@ -32,6 +32,8 @@ def admit(fields: Fields, policy: Policy, secret: bytes) -> Admission:
     """Judge a request's head. A `Reply` is a refusal: it is never stored and consumes no key."""
     found = find_key(fields, policy.key)
     match found:
+        case Key(text):
+            pass
         case KeyMissing():
             if not policy.key.required:
                 return Unkeyed()
@@ -39,8 +41,6 @@ def admit(fields: Fields, policy: Policy, secret: bytes) -> Admission:
             return Reply(Label.KEY_MISSING, Refused(Problem.KEY_MISSING, detail=detail))
         case KeyInvalid(detail):
             return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
-        case Key(text):
-            pass
         case _:
             assert_never(found)
     scope = find_scope(fields, policy.scope, policy.principal, secret)

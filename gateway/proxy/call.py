@@ -34,8 +34,7 @@ class Call:
 
     def hop(self) -> Hop:
         """What this hop tells the upstream about the client. Host follows the target where that names one (RFC 9112 section 3.2.2)."""
-        transport = self.request.transport
-        peer = transport.get_extra_info("peername") if transport is not None else None
+        peer = self.request.protocol.peername  # which asks the kernel once for each connection
         address = peer[0] if isinstance(peer, tuple) else "unix"
         absolute = None if self.raw.startswith(b"/") else _AUTHORITY.match(self.raw)
         host = absolute[1].rpartition(b"@")[2] if absolute else (self.fields.first(b"host") or b"")

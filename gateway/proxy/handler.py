@@ -100,16 +100,14 @@ class Proxy:
         call.mode = "enforce"
         admission = admit(call.fields, policy, call.routing.secret)
         match admission:
-            case Reply():
-                return admission
+            case Admitted(key):
+                pass
             case Unkeyed():
                 return await self._pass(call, route)
-            case Admitted():
-                return await self._guard_key(call, route, policy, admission.key)
+            case Reply():
+                return admission
             case _:
                 assert_never(admission)
-
-    async def _guard_key(self, call: Call, route: Route, policy: Policy, key: RecordKey) -> Reply:
         call.key_digest = key_digest(call.routing.secret, key.scope_id, key.key)
         expect_continue(call.request, call.fields.first(b"expect"))
         try:
@@ -170,7 +168,7 @@ class Proxy:
         """The client left before its request was whole: nothing was reserved, nobody is there to be answered."""
         response = WireResponse(400, b"Bad Request", ())
         response.drop()
-        self._observe(call, Reply(Label.REFUSED_TARGET, Refused(Problem.BAD_REQUEST)), response, gone=True)
+        self._observe(call, Reply(Label.ABORTED, Refused(Problem.BAD_REQUEST)), response, gone=True)
         if call.request.transport is not None:
             call.request.transport.abort()
         return response

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
+from email.utils import formatdate
 
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
@@ -12,6 +15,8 @@ from gateway.core.problems import Problem
 from gateway.problem import ProblemWriter
 from gateway.proxy.handler import Proxy
 from gateway.wire import WireResponse, reason_of
+
+_log = logging.getLogger(__name__)
 
 MAX_LINE = 64 * 1024
 MAX_FIELD = 64 * 1024
@@ -40,6 +45,11 @@ class _Connection(RequestHandler):
         self._problems = problems
         self._malformed = malformed
 
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001 (as aiohttp declares it)
+        """Unless something was paused, parser and transport need no waking. Called by aiohttp for every piece of a body that is read."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
+
     def handle_error(
         self, request: BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
@@ -49,11 +59,19 @@ class _Connection(RequestHandler):
             problem = Problem.INTERNAL_ERROR
         else:
             self._malformed()
-            problem = Problem.BAD_REQUEST
-        final, headers, body = self._problems.render(problem, request_id="none")
+            problem = Problem.HEADER_TOO_LARGE if _too_large(exc, message) else Problem.BAD_REQUEST
+        request_id = os.urandom(16).hex()
+        final, headers, body = self._problems.render(problem, request_id=request_id)
+        headers += ((b"X-Request-Id", request_id.encode()), (b"Date", formatdate(usegmt=True).encode()))
+        _log.info("Refused a malformed request: %s, request id %s", problem.value.slug, request_id)
         response = WireResponse(final, reason_of(final), headers, body, close=True)
         response.force_close()
         return response
+
+
+def _too_large(error: BaseException | None, message: str | None) -> bool:
+    """Whether aiohttp's parser gave up on the size of a line or on the number of fields (RFC 6585 section 5)."""
+    return isinstance(error, LineTooLong) or "too many" in (message or str(error or "")).lower()
 
 
 class ProxyServer(web.Server):

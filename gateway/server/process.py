@@ -134,7 +134,11 @@ class _Process:
             server = await loop.create_unix_server(proxy_server, sock=sock, backlog=2048)
         else:
             server = await loop.create_server(proxy_server, sock=sock, backlog=2048)
-        admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token))
+        try:
+            admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token))
+        except OSError as error:
+            server.close()
+            raise ListenError(f"cannot listen on {self._admin().listen} (admin.listen): {error.strerror or error}") from error
         running = [
             loop.create_task(work, name=name)
             for name, work in {
@@ -197,10 +201,13 @@ class _Process:
             await asyncio.Event().wait()
             return
         reader = asyncio.StreamReader()
-        with open(self._worker.parent, "rb", buffering=0) as pipe:  # noqa: ASYNC230 - an inherited pipe, handed straight to the event loop
-            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        pipe = os.fdopen(self._worker.parent, "rb", buffering=0)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
             with contextlib.suppress(OSError):
                 await reader.read()
+        finally:
+            transport.close()  # and with it the pipe: closed by itself, its number would be given out again under the loop's feet
         self._stop.set()
 
     # ---- admin and reload

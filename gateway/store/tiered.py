@@ -20,7 +20,7 @@ Theory of operation. The authority decides; Redis only ever says what is already
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,12 +29,12 @@ from gateway.ports import Clock, Settled, Store, StoreObserver, StoreUnavailable
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
-from gateway.store.redis.hotpath import Acquired, HotPath
+from gateway.store.redis.hotpath import Acquired, Begun, HotPath
 from gateway.store.redis.writeback import Writeback
 
 _EXTEND_AT_ONCE = 128
 
-_Put = Callable[[bytes, bytes, bytes, int], Awaitable[bool]]
+_Put = Callable[[bytes, bytes, bytes, int], Begun]
 
 
 @dataclass(slots=True, eq=False)

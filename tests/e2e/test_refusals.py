@@ -140,9 +140,22 @@ async def test_malformed_requests_are_400_in_our_format(gateway: Gateway, upstre
         async with await Client.connect(gateway.port) as client:
             answer = await client.request(raw)
             assert (answer.status, answer.problem) == (400, "bad-request"), raw
+            assert answer.field("x-request-id")
+            assert answer.field("date")
             assert await client.reader.read() == b""
     assert not upstream.requests
     assert await gateway.metric("idempotency_malformed_requests_total") == len(cases)
+
+
+@pytest.mark.parametrize(
+    "lines", [(b"X-Long: " + b"x" * 70_000,), tuple(b"X-%d: 1" % number for number in range(300))], ids=["long line", "many fields"]
+)
+async def test_a_head_beyond_the_limits_is_431(gateway: Gateway, upstream: CountingUpstream, lines: tuple[bytes, ...]) -> None:
+    """A head of too long lines or too many fields is told so, in our format, with the limits (RFC 6585 section 5)."""
+    async with await Client.connect(gateway.port) as client:
+        answer = await client.request(payment(b"k1", more=lines))
+    assert (answer.status, answer.problem) == (431, "header-too-large")
+    assert not upstream.requests
 
 
 async def test_logs_and_metrics_hold_no_key_and_no_credential(gateway: Gateway, upstream: CountingUpstream) -> None:

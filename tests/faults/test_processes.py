@@ -133,7 +133,7 @@ async def test_a_request_that_never_becomes_whole_leaves_nothing(setup: Setup, u
         client.reset()
 
         async def noticed() -> bool:
-            return any(line.get("client_gone") for line in gateway.log_lines())
+            return any(line.get("client_gone") and line["decision"] == "aborted" for line in gateway.log_lines())
 
         await until(noticed)
         assert not upstream.requests

@@ -149,6 +149,8 @@ async def test_postgres_goes_away_after_the_upstream_answered(bench: Bench, upst
     first = await ask(port, payment(b"k1"))
     upstream.behave = usual
     assert first.status == 201
+    unconfirmed = [line for line in bench.gateway.log_lines() if line.get("reason") == "commit_unconfirmed"]
+    assert [(line["status"], line["settlement"]) for line in unconfirmed] == [(201, None)]
     during = await ask(port, payment(b"k1"))
     assert during.problem in {"request-in-progress", "store-unavailable"}
     await asyncio.sleep(2.5)
@@ -159,6 +161,9 @@ async def test_postgres_goes_away_after_the_upstream_answered(bench: Bench, upst
             await asyncio.sleep(0.2)
     assert again.body == first.body
     assert upstream.runs_of(b"k1") == 1
+    told = [str(line["msg"]) for line in bench.gateway.log_lines() if str(line["msg"]).startswith("Postgres is")]
+    assert told[0].startswith("Postgres is away")
+    assert told[-1] == "Postgres is back"
 
 
 async def test_forward_on_outage_is_a_choice_of_the_route(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Redis as a dict that forgets, and each gateway's own unreliable way to it."""
 
+import asyncio
 from collections.abc import Callable
 
 from gateway.store.redis.codec import lease_prefix
@@ -68,17 +69,20 @@ class SimulatedHotPath(HotPath):
     async def get(self, lookup: bytes) -> bytes | None:
         return await self._wire.carry("get", lookup.hex()[:4], lambda: self.entries.get(lookup))
 
-    async def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> bool:
-        return await self._wire.carry("extend", lookup.hex()[:4], lambda: self.entries.extend(lookup, owner, ttl_ms))
+    def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> "asyncio.Task[bool]":
+        return self._begin("extend", lookup.hex()[:4], lambda: self.entries.extend(lookup, owner, ttl_ms))
 
-    async def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
-        return await self._wire.carry("complete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms))
+    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> "asyncio.Task[bool]":
+        return self._begin("complete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms))
 
-    async def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
-        return await self._wire.carry("fill", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms))
+    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> "asyncio.Task[bool]":
+        return self._begin("fill", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms))
 
-    async def delete(self, lookup: bytes, owner: bytes) -> bool:
-        return await self._wire.carry("delete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, None, 0))
+    def delete(self, lookup: bytes, owner: bytes) -> "asyncio.Task[bool]":
+        return self._begin("delete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, None, 0))
 
     async def forget(self, lookup: bytes) -> bool:
         return await self._wire.carry("forget", lookup.hex()[:4], lambda: self.entries.forget(lookup))
+
+    def _begin(self, step: str, name: str, work: Callable[[], bool]) -> "asyncio.Task[bool]":
+        return asyncio.get_running_loop().create_task(self._wire.carry(step, name, work))  # the caller awaits or cancels it

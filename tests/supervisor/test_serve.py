@@ -121,9 +121,10 @@ async def config(database: str, tmp_path: Path, executions: list[str]) -> AsyncI
 async def running(config: Path) -> AsyncIterator[Running]:
     """The gateway with two workers, ready."""
     settings = json.loads(config.read_text())  # noqa: ASYNC240 - a small file of our own
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "serve", "--config", str(config), stdout=asyncio.subprocess.DEVNULL
-    )
+    with config.with_name("stderr").open("wb") as messages:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gateway", "serve", "--config", str(config), stdout=asyncio.subprocess.DEVNULL, stderr=messages
+        )
     try:
         running = Running(process, f"http://{settings['listen']}", f"http://{settings['admin']['listen']}")
         await running.ready()
@@ -184,6 +185,8 @@ async def test_reload_and_stop(running: Running, config: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         assert await running.process.wait() == 0
     assert not any(runs(pid) for pid in workers)
+    messages = config.with_name("stderr").read_text().splitlines()
+    assert [line for line in messages if not line.startswith("{")] == []
 
 
 async def test_an_admin_port_in_use_is_said_at_once(config: Path) -> None:

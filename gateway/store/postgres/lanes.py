@@ -6,12 +6,15 @@ meanwhile waits for it no longer than `PROBE_PATIENCE`.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from gateway.store.postgres.lane import Connection, Lane, failure_reason, unavailable
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 0.25
 PROBE_PATIENCE = 0.25
@@ -166,6 +169,8 @@ class Lanes:
             assert task is not None
             self._connecting.discard(task)
         self._live += 1
+        if self._down is not None:
+            _log.warning("Postgres is back")
         self._down = None
         self._next_probe = 0.0
         self._succeeded()
@@ -180,6 +185,8 @@ class Lanes:
         self._next_probe = asyncio.get_running_loop().time() + PROBE_INTERVAL
         self.connected_since = None
         if self._live == 0:  # otherwise lanes in use will come back, and the server has merely no room for more
+            if self._down is None:
+                _log.warning("Postgres is away (%s): guarded routes answer 503 for what they cannot know", reason)
             self._down = reason
             self._fail_waiters(reason)
 

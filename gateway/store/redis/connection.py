@@ -90,10 +90,11 @@ class Wire:
             await self._connection.send_packed_command([command.packed for command in batch], check_health=False)
             for command in batch:
                 try:
-                    reply = await self._read()
-                except ErrorReply as error:
+                    reply = await self._connection.read_response(disconnect_on_error=False)
+                except RedisError as error:
+                    refusal = _as_reply(error)
                     if not command.reply.done():
-                        command.reply.set_exception(error)
+                        command.reply.set_exception(refusal)
                 else:
                     # A caller that was cancelled has only dropped its own waiting.
                     if not command.reply.done():
@@ -102,23 +103,14 @@ class Wire:
     async def close(self) -> None:
         await self._connection.disconnect(nowait=True)
 
-    async def _read(self) -> object:
-        try:
-            reply: object = await self._connection.read_response(disconnect_on_error=False)
-        except RedisError as error:
-            # redis-py makes connection errors out of some replies (LOADING, NOAUTH); the status code tells that it was a reply.
-            if isinstance(error, ResponseError) or error.status_code is not None:
-                raise ErrorReply(error.status_code or str(error).partition(" ")[0]) from None
-            raise
-        return reply
-
     async def _ask_version(self) -> tuple[int, int]:
         await self._connection.send_command("INFO", "server", check_health=False)
         try:
-            reply = await self._read()
-        except ErrorReply as error:
-            if error.code != "NOPERM":
-                raise
+            reply = await self._connection.read_response(disconnect_on_error=False)
+        except RedisError as error:
+            refusal = _as_reply(error)
+            if refusal.code != "NOPERM":
+                raise refusal from None
             return (0, 0)
         for line in reply.splitlines() if isinstance(reply, bytes) else ():
             name, _, value = line.partition(b":")
@@ -127,3 +119,13 @@ class Wire:
                 minor = rest.partition(b".")[0]
                 return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
         return (0, 0)
+
+
+def _as_reply(error: RedisError) -> ErrorReply:
+    """What Redis answered. Raises `error` itself if that was no answer.
+
+    redis-py makes connection errors out of some replies (LOADING, NOAUTH); the status code tells that it was a reply.
+    """
+    if isinstance(error, ResponseError) or error.status_code is not None:
+        return ErrorReply(error.status_code or str(error).partition(" ")[0])
+    raise error

@@ -4,21 +4,19 @@ An entry begins as a lease, set only if the key is free, and changes afterwards 
 Redis is never asked what is new, only what is known: the authority decides.
 """
 
+import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Generator
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import files
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, Protocol
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import entry_key, lease_prefix
 from gateway.store.redis.connection import ErrorReply
 from gateway.store.redis.link import STORE, Link
-
-T = TypeVar("T")
 
 _SET_NX_GET = (7, 0)
 """The version from which `SET` takes NX and GET together; 6.2 answers a syntax error."""
@@ -52,8 +50,18 @@ _ACQUIRE = _Script.load("acquire.lua")
 _SETTLE = _Script.load("settle.lua")
 
 
+class Begun(Protocol):
+    """A step that is under way before anybody waits for it. Await it once for what it has done, or cancel it."""
+
+    def __await__(self) -> Generator[Any, None, bool]: ...
+
+    def cancel(self) -> object: ...
+
+
 class HotPath:
     """Steps on entries named by a record's lookup digest (32 bytes). All raise `StoreUnavailable` and no other error.
+
+    Those that return `Begun` have queued their command when they return, so that many of them share a round trip and one task's time.
 
     Needs the Redis permissions `~idem:* +get +set +del +pexpire +eval +evalsha`, and `+info` for the faster form of `acquire`.
     """
@@ -70,10 +78,16 @@ class HotPath:
     async def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Acquired | Found:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
         key = entry_key(lookup)
-        if self._link.version >= _SET_NX_GET:
-            reply = await self._step("acquire", partial(self._link.enqueue, b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms))
-        else:
-            reply = await self._step("acquire", partial(self._script, _ACQUIRE, key, value, ttl_ms))
+        started = perf_counter()
+        try:
+            if self._link.version >= _SET_NX_GET:
+                reply = await self._link.enqueue(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
+            else:
+                arguments = (b"1", key, value, ttl_ms)
+                reply = await self._run(_ACQUIRE, arguments, self._link.enqueue(b"EVALSHA", _ACQUIRE.sha, *arguments))
+        except (StoreUnavailable, ErrorReply) as error:
+            raise self._failed("acquire", error) from None
+        self._observer.store_operation(STORE, "acquire", perf_counter() - started)
         if reply is None:
             return _ACQUIRED
         if isinstance(reply, bytes):
@@ -82,63 +96,91 @@ class HotPath:
 
     async def get(self, lookup: bytes) -> bytes | None:
         """What is there. Changes nothing."""
-        return await self._step("get", partial(self._get, entry_key(lookup)))
+        value = await self._plain("get", b"GET", entry_key(lookup))
+        if value is None or isinstance(value, bytes):
+            return value
+        raise StoreUnavailable(STORE, "error", may_have_landed=False)
 
-    async def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> bool:
+    def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> Begun:
         """Let the lease of `owner` end `ttl_ms` from now. False: it is gone."""
-        return await self._step("extend", partial(self._settle, lookup, owner, b"extend", ttl_ms))
+        return self._settle("extend", lookup, owner, b"extend", ttl_ms)
 
-    async def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
+    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> Begun:
         """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
-        return await self._step("complete", partial(self._settle, lookup, owner, b"complete", ttl_ms, value))
+        return self._settle("complete", lookup, owner, b"complete", ttl_ms, value)
 
-    async def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
+    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> Begun:
         """As `complete`, for a record that `owner` found completed at the authority."""
-        return await self._step("fill", partial(self._settle, lookup, owner, b"complete", ttl_ms, value))
+        return self._settle("fill", lookup, owner, b"complete", ttl_ms, value)
 
-    async def delete(self, lookup: bytes, owner: bytes) -> bool:
+    def delete(self, lookup: bytes, owner: bytes) -> Begun:
         """Delete the lease of `owner`. False: it is gone."""
-        return await self._step("delete", partial(self._settle, lookup, owner, b"delete"))
+        return self._settle("delete", lookup, owner, b"delete")
 
     async def forget(self, lookup: bytes) -> bool:
         """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
-        return await self._step("forget", partial(self._forget, entry_key(lookup)))
+        return _as_bool(await self._plain("forget", b"DEL", entry_key(lookup)))
 
-    async def _step(self, operation: str, begin: Callable[[], Awaitable[T]]) -> T:
+    async def _plain(self, operation: str, *command: bytes | int) -> object:
         started = perf_counter()
         try:
-            result = await begin()
-        except StoreUnavailable as error:
-            self._observer.store_error(STORE, operation, error.reason)
-            raise
-        except ErrorReply:
-            self._observer.store_error(STORE, operation, "error")
-            # Redis itself says that it did nothing.
-            raise StoreUnavailable(STORE, "error", may_have_landed=False) from None
+            reply = await self._link.enqueue(*command)
+        except (StoreUnavailable, ErrorReply) as error:
+            raise self._failed(operation, error) from None
         self._observer.store_operation(STORE, operation, perf_counter() - started)
-        return result
+        return reply
 
-    async def _get(self, key: bytes) -> bytes | None:
-        match await self._link.execute(b"GET", key):
-            case bytes() | None as value:
-                return value
-            case _:
-                raise StoreUnavailable(STORE, "error", may_have_landed=False)
-
-    async def _settle(self, lookup: bytes, owner: bytes, step: bytes, *arguments: bytes | int) -> bool:
-        return _as_bool(await self._script(_SETTLE, entry_key(lookup), lease_prefix(owner), step, *arguments))
-
-    async def _forget(self, key: bytes) -> bool:
-        return _as_bool(await self._link.execute(b"DEL", key))
-
-    async def _script(self, script: _Script, key: bytes, *arguments: bytes | int) -> object:
+    def _settle(self, operation: str, lookup: bytes, owner: bytes, step: bytes, *more: bytes | int) -> Begun:
+        arguments = (b"1", entry_key(lookup), lease_prefix(owner), step, *more)
+        started = perf_counter()
         try:
-            return await self._link.execute(b"EVALSHA", script.sha, b"1", key, *arguments)
+            reply = self._link.enqueue(b"EVALSHA", _SETTLE.sha, *arguments)
+        except StoreUnavailable as error:
+            raise self._failed(operation, error) from None
+        return _Settling(self, operation, started, arguments, reply)
+
+    async def settled(self, settling: "_Settling") -> bool:
+        """The end of what `_settle` began."""
+        try:
+            done = _as_bool(await self._run(_SETTLE, settling.arguments, settling.reply))
+        except (StoreUnavailable, ErrorReply) as error:
+            raise self._failed(settling.operation, error) from None
+        self._observer.store_operation(STORE, settling.operation, perf_counter() - settling.started)
+        return done
+
+    async def _run(self, script: _Script, arguments: "tuple[bytes | int, ...]", reply: "asyncio.Future[object]") -> object:
+        """The reply of a script; of its second try, if the server did not know it."""
+        try:
+            return await reply
         except ErrorReply as error:
             if error.code != "NOSCRIPT":
                 raise
         # EVAL also loads it, and needs no permission for SCRIPT LOAD.
-        return await self._link.execute(b"EVAL", script.text, b"1", key, *arguments)
+        return await self._link.enqueue(b"EVAL", script.text, *arguments)
+
+    def _failed(self, operation: str, error: StoreUnavailable | ErrorReply) -> StoreUnavailable:
+        """The error for the caller, counted."""
+        # Redis itself says that it did nothing.
+        failure = StoreUnavailable(STORE, "error", may_have_landed=False) if isinstance(error, ErrorReply) else error
+        self._observer.store_error(STORE, operation, failure.reason)
+        return failure
+
+
+@dataclass(slots=True, eq=False)
+class _Settling:
+    """A run of `settle.lua` that has begun, as `Begun`."""
+
+    hot: HotPath
+    operation: str
+    started: float
+    arguments: "tuple[bytes | int, ...]"
+    reply: "asyncio.Future[object]"
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self.hot.settled(self).__await__()
+
+    def cancel(self) -> object:
+        return self.reply.cancel()
 
 
 def _as_bool(reply: object) -> bool:

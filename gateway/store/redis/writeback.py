@@ -2,19 +2,20 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.ports import Clock, StoreObserver, StoreUnavailable
+from gateway.store.redis.hotpath import Begun
 
 _MAX_PENDING = 1024
-_WORKERS = 8
+_AT_ONCE = 32
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
-Write = Callable[[], Awaitable[bool]]
-"""One compare-and-write: True done, False the entry was not ours any more. Raises `StoreUnavailable`."""
+Write = Callable[[], Begun]
+"""Begins one compare-and-write: True done, False the entry was not ours any more. Both steps may raise `StoreUnavailable`."""
 
 
 @dataclass(slots=True)
@@ -28,10 +29,11 @@ class _Pending:
 
 
 class Writeback:
-    """Carries writes out in the order of their coming, a few at a time. A first try that finds the token gone is told as a stale write.
+    """Carries writes out in the order of their coming. A first try that finds the token gone is told as a stale write.
 
-    A few tasks share the writes: one for each would cost more than the writes do. What fails once goes on in a task of its own, so that
-    nothing waits behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry ends by itself.
+    One task begins up to `_AT_ONCE` of them, which share a round trip, and then waits for them all: a task for each would cost more than
+    the writes do. What fails once goes on in a task of its own, so that nothing waits behind it. At most `_MAX_PENDING` at a time: a write
+    above that is dropped, its entry ends by itself.
     """
 
     def __init__(self, clock: Clock, observer: StoreObserver) -> None:
@@ -39,7 +41,7 @@ class Writeback:
         self._observer = observer
         self._queue: deque[_Pending] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._working = 0
+        self._working = False
         self._pending: Counter[bytes] = Counter()
         self._closed = False
 
@@ -56,8 +58,8 @@ class Writeback:
             return
         self._pending[lookup] += 1
         self._queue.append(_Pending(operation, lookup, write, until))
-        if self._working < _WORKERS:
-            self._working += 1
+        if not self._working:
+            self._working = True
             self._start(self._work())
 
     async def drain(self, timeout: float) -> bool:
@@ -84,16 +86,37 @@ class Writeback:
     async def _work(self) -> None:
         try:
             while self._queue:
-                pending = self._queue.popleft()
-                try:
-                    done = await pending.write()
-                except StoreUnavailable as error:
-                    # A try that may have landed explains why the next one finds its token gone.
-                    self._start(self._repeat(pending, told=error.may_have_landed))
-                    continue
-                self._finish(pending, stale=not done)
+                await self._finish_all(self._begin_some())
         finally:
-            self._working -= 1
+            self._working = False
+
+    def _begin_some(self) -> list[tuple[_Pending, Begun]]:
+        begun: list[tuple[_Pending, Begun]] = []
+        while self._queue and len(begun) < _AT_ONCE:
+            pending = self._queue.popleft()
+            try:
+                begun.append((pending, pending.write()))
+            except StoreUnavailable as error:
+                self._retry(pending, error)
+        return begun
+
+    async def _finish_all(self, begun: list[tuple[_Pending, Begun]]) -> None:
+        try:
+            for pending, write in begun:
+                try:
+                    done = await write
+                except StoreUnavailable as error:
+                    self._retry(pending, error)
+                else:
+                    self._finish(pending, stale=not done)
+        except asyncio.CancelledError:
+            for _, write in begun:
+                write.cancel()
+            raise
+
+    def _retry(self, pending: _Pending, error: StoreUnavailable) -> None:
+        # A try that may have landed explains why the next one finds its token gone.
+        self._start(self._repeat(pending, told=error.may_have_landed))
 
     async def _repeat(self, pending: _Pending, *, told: bool) -> None:
         """The tries after the first. `told`: a token that is gone then is no news."""
