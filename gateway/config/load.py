@@ -39,7 +39,7 @@ def _resolve(reader: Reader, file: str, root: Section) -> Config | None:
     check(reader, root, upstreams, routes)
     if reader.mistakes:
         return None
-    warnings = tuple(Mistake(file, place, message) for place, message in find_warnings(routes))
+    warnings = tuple(Mistake(file, place, message) for place, message in find_warnings(routes, root))
     return resolve_config(root, upstreams, tuple(one.route for one in routes), warnings)
 
 

@@ -1,9 +1,13 @@
 """Findings that stop nothing: settings that are valid and that rarely mean what they say."""
 
-from collections.abc import Iterator, Sequence
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import urlsplit
 
-from gateway.config.fields import FingerprintFields, IdempotencyFields
+from gateway.config.fields import ConfigFields, FingerprintFields, IdempotencyFields, RouteFields, TimeoutFields, UpstreamFields
+from gateway.config.kinds import did_you_mean
 from gateway.config.mistakes import Place
+from gateway.config.model import Listener, TcpListener
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.shapes import Section
 from gateway.config.units import format_duration
@@ -12,16 +16,69 @@ from gateway.core.policy import BodyMode, InFlight, Policy
 SHORT_RETENTION = 3600.0
 SHORT_LEASE = 3.0
 
+METHODS = frozenset(
+    {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"}
+    | {"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH"}
+)
+"""Registered methods (IANA HTTP Method Registry) that an API may use: those of HTTP itself, QUERY and WebDAV's."""
 
-def find_warnings(routes: Sequence[ResolvedRoute]) -> tuple[tuple[Place, str], ...]:
-    """Every warning once, also where several routes take it from `defaults`."""
-    found = (
-        warning
-        for one in routes
-        if one.idempotency is not None and one.route.policy is not None
-        for warning in _warn(one.idempotency, one.route.policy)
-    )
+
+def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
+    """Every warning once, also where several routes take it from `defaults`. `root` is the whole file."""
+    found = list(_warn_of_upstreams(root))
+    for one in routes:
+        found += _warn_of_methods(one)
+        if one.idempotency is not None and one.route.policy is not None:
+            found += _warn(one.idempotency, one.route.policy)
     return tuple(dict.fromkeys(found))
+
+
+def _warn_of_methods(one: ResolvedRoute) -> Iterator[tuple[Place, str]]:
+    for method in sorted(one.route.methods - METHODS):
+        yield (
+            one.section.place_of(RouteFields.METHODS),
+            f"`{method}` is not a registered HTTP method{did_you_mean(method, METHODS)}",
+        )
+
+
+def _warn_of_upstreams(root: Section) -> Iterator[tuple[Place, str]]:
+    listen = root.get(ConfigFields.LISTEN)
+    sections: Mapping[str, Section] = root.get(ConfigFields.UPSTREAMS) or {}
+    for section in sections.values():
+        if _is_own(section.get(UpstreamFields.URL), listen):
+            yield section.place_of(UpstreamFields.URL), f"is the gateway's own listener, {listen}: requests would go round in a circle"
+        timeouts = section.sub(UpstreamFields.TIMEOUTS)
+        total, first_byte = timeouts.get(TimeoutFields.TOTAL), timeouts.get(TimeoutFields.FIRST_BYTE)
+        if total < first_byte:
+            given = TimeoutFields.TOTAL if timeouts.given(TimeoutFields.TOTAL) else TimeoutFields.FIRST_BYTE
+            yield (
+                timeouts.place_of(given),
+                f"total ({format_duration(total)}) is shorter than first_byte ({format_duration(first_byte)}), which then never counts",
+            )
+
+
+def _is_own(url: str, listen: Listener) -> bool:
+    """Whether what connects to `url` on this machine surely or very likely reaches `listen`."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if not isinstance(listen, TcpListener) or port != listen.port:
+        return False
+    wanted, bound = (parts.hostname or "").lower(), listen.host.lower()
+    if wanted == bound:
+        return True
+    here = {_kind(wanted), _kind(bound)}
+    return "other" not in here and (here != {"loopback"} or "localhost" in {wanted, bound})
+
+
+def _kind(host: str) -> str:
+    """`loopback`, `any` (every address of this machine) or `other`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "loopback" if host == "localhost" else "other"
+    if address.is_unspecified:
+        return "any"
+    return "loopback" if address.is_loopback else "other"
 
 
 def _warn(section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:

@@ -3,20 +3,27 @@
 A changed claim while live records exist would move retries into another namespace, where they execute again: the registry refuses it.
 """
 
-import json
+import re
 from collections.abc import Iterator
 
 from gateway.config import Config
 from gateway.core.fingerprint import VERSION, policy_digest, policy_text
-from gateway.core.policy import Policy
+from gateway.core.policy import Policy, Route
 from gateway.core.scope import NO_PRINCIPAL, secret_check_value
 from gateway.store.postgres import ScopeClaim
+from gateway.store.postgres.registry import GuardedRoute, routes_text
+
+_PARAMETER = re.compile(r"\{[^}]*\}")
 
 
 def scope_claims(config: Config) -> list[ScopeClaim]:
-    """One claim for each scope name; the configuration has made sure that all routes of a scope agree."""
-    claims = {policy.scope: _claim(policy, config.digest_secret or b"") for policy in guarded(config)}
-    return [claims[scope] for scope in sorted(claims)]
+    """One claim for each scope name, with all routes that the scope guards; the configuration has made sure that they agree."""
+    policies = {policy.scope: policy for policy in guarded(config)}
+    routes: dict[str, list[GuardedRoute]] = {scope: [] for scope in policies}
+    for route in config.routes:
+        if route.policy is not None:
+            routes[route.policy.scope] += _guarded_routes(route)
+    return [_claim(policies[scope], config.digest_secret or b"", routes_text(routes[scope])) for scope in sorted(policies)]
 
 
 def policy_claims(config: Config) -> list[tuple[bytes, int, str]]:
@@ -30,7 +37,14 @@ def guarded(config: Config) -> Iterator[Policy]:
     return (route.policy for route in config.routes if route.policy is not None)
 
 
-def _claim(policy: Policy, secret: bytes) -> ScopeClaim:
-    principal = json.dumps({"header": [name.lower() for name in policy.principal]}) if policy.principal else NO_PRINCIPAL
-    key = json.dumps({"header": policy.key.header.lower(), "mode": policy.key.mode.value})
-    return ScopeClaim(policy.scope, principal, key, secret_check_value(secret))
+def _guarded_routes(route: Route) -> list[GuardedRoute]:
+    """A route as the registry lists it. How its parameters are called is left out, since it changes no request's way."""
+    path = _PARAMETER.sub("{}", route.path)
+    return [(method, path, route.upstream) for method in route.methods]
+
+
+def _claim(policy: Policy, secret: bytes, routes: str) -> ScopeClaim:
+    """Canonical, and words that a message can show: a comma is in no header name."""
+    principal = f"header {', '.join(name.lower() for name in policy.principal)}" if policy.principal else NO_PRINCIPAL
+    key = f"header {policy.key.header.lower()}, {policy.key.mode.value}"
+    return ScopeClaim(policy.scope, principal, key, secret_check_value(secret), routes)

@@ -2,17 +2,25 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 import asyncpg
 
 from gateway.config import Config
+from gateway.config.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.server.assembly import Gateway, make_authority
 from gateway.server.claims import policy_claims, scope_claims
+from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
 
 START_PATIENCE = 30.0
 """How long a starting process waits for Postgres before it gives up with exit code 69."""
+
+_HOPELESS = frozenset({"28", "3D"})
+"""Classes of SQLSTATE that no waiting mends: the login is refused, the database is not there."""
+
+_DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError)
 
 _log = logging.getLogger(__name__)
 
@@ -29,49 +37,97 @@ class Refused(Exception):
         self.problems = problems
 
 
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Why Postgres is not ready, in a sentence that holds no secret; `final` if waiting cannot mend it."""
+
+    sentence: str
+    final: bool
+
+
 async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
     """Wait for Postgres, then check it and register what the route map claims. Raises `Unavailable` or `Refused`."""
     config = gateway.config
     await _wait_for_postgres(gateway)
+    problems = await _server_problems(config)
+    if problems:
+        raise Refused(problems)
     try:
-        problems = await _server_problems(config)
-        if problems:
-            raise Refused(problems)
         drifts = await gateway.registry.register(scope_claims(config), policy_claims(config), accept_change=accept_scope_change)
     except StoreUnavailable as error:
         raise Unavailable(str(error)) from error
     if drifts:
-        raise Refused([*drifts, "Start once with --accept-scope-change if retries of these live records may execute again."])
+        raise Refused(drifts)
 
 
 async def _wait_for_postgres(gateway: Gateway) -> None:
-    waited = 0.0
+    loop = asyncio.get_running_loop()
+    until, told = loop.time() + START_PATIENCE, None
     while (reason := await gateway.authority.ready()) is not None:
-        if waited >= START_PATIENCE or "schema" in reason:
-            raise Unavailable(f"Postgres is not ready: {reason}. Run `idempotency-gateway migrate` if the schema is behind.")
-        if waited == 0:
-            _log.warning("Waiting for Postgres: %s", reason)
+        trouble = await _diagnose(gateway.config, reason)
+        if trouble.final or loop.time() >= until:
+            raise Unavailable(f"Postgres is not ready: {trouble.sentence}")
+        if trouble.sentence != told:
+            _log.warning("Waiting for Postgres: %s", trouble.sentence)
+            told = trouble.sentence
         await asyncio.sleep(0.5)
-        waited += 0.5
+
+
+async def _diagnose(config: Config, reason: str) -> _Trouble:
+    """What is behind a store that is not ready for `reason`: for one that cannot be asked, what the driver says when it is tried once."""
+    if "unreachable" not in reason:
+        return _Trouble(reason, final="schema" in reason)
+    timeout = config.postgres.timeout
+    try:
+        async with asyncio.timeout(2 * timeout):
+            connection = await asyncpg.connect(config.postgres.dsn, timeout=timeout, statement_cache_size=0)
+            try:
+                await pending(connection)
+            finally:
+                await connection.close(timeout=1)
+    except _DRIVER_ERRORS as error:
+        sqlstate = (error.sqlstate or "") if isinstance(error, asyncpg.PostgresError) else ""
+        return _Trouble(_sentence(error, timeout), final=sqlstate[:2] in _HOPELESS)
+    return _Trouble(reason, final=False)
+
+
+def _sentence(error: Exception, timeout: float) -> str:
+    """The driver's words in one line."""
+    match error:
+        case TimeoutError():
+            return f"no answer within {format_duration(timeout)}"
+        case ValueError() if not isinstance(error, asyncpg.InterfaceError | OSError):
+            # Of Python's own making, about a piece of the DSN, which it repeats.
+            return f"the DSN cannot be used ({type(error).__name__})"
+        case _:
+            return " ".join(str(error).split()) or type(error).__name__
 
 
 async def _server_problems(config: Config) -> list[str]:
     try:
         return await check_server(config.postgres.dsn, config.postgres.allow_unsafe)
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise StoreUnavailable("postgres", "refused", may_have_landed=False) from error
+    except _DRIVER_ERRORS as error:
+        raise Unavailable(f"Postgres is not ready: {_sentence(error, 10.0)}") from error
 
 
 async def check_connect(config: Config) -> list[str]:
-    """What `check --connect` finds: problems of the servers as sentences, none if all is well. Changes nothing."""
+    """What `check --connect` finds: all for which `serve` would not start, as sentences; none if all is well. Changes nothing."""
+    # What stores log is for processes that serve. Without any handler, Python would print warnings among the findings.
+    logging.getLogger("gateway").addHandler(logging.NullHandler())
     authority = make_authority(config)
+    problems: list[str] = []
     try:
         reason = await authority.ready()
-        problems = [] if reason is None else [f"postgres: {reason}"]
+        if reason is not None:
+            problems.append(f"postgres: {(await _diagnose(config, reason)).sentence}")
         if reason is None or "schema" in reason:
             problems += [f"postgres: {problem}" for problem in await _server_problems(config)]
+        if reason is None:
+            problems += await authority.registry.drifts(scope_claims(config))
     except StoreUnavailable as error:
-        problems = [f"postgres: {error.reason}"]
+        problems.append(f"postgres: {error.reason}")
+    except Unavailable as error:
+        problems.append(f"postgres: {error}")
     finally:
         await authority.close()
     return problems + await _check_redis(config)

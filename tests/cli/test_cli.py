@@ -178,6 +178,14 @@ def test_check_connect_tells_of_a_missing_schema_and_is_content_with_a_migrated_
     assert (after.code, after.err) == (0, f"OK: {path}, 2 routes\n")
 
 
+def test_check_connect_tells_why_postgres_is_away(tmp_path: Path, postgres_dsn: str) -> None:
+    """The driver's own sentence, for a port that refuses and for a database that is not there."""
+    path = write(tmp_path)
+    assert run("check", "--connect", "--config", path).err.startswith("postgres: [Errno 111] ")
+    nowhere = run("check", "--connect", "--config", path, env={"DSN": f"{postgres_dsn.rpartition('/')[0]}/nowhere"})
+    assert (nowhere.code, nowhere.err) == (69, 'postgres: database "nowhere" does not exist\n')
+
+
 @pytest.mark.parametrize("command", ["schema", "version", "check"])
 def test_a_reader_that_went_away_is_no_traceback(tmp_path: Path, command: str) -> None:
     """Output into a closed pipe fails quietly."""

@@ -1,15 +1,35 @@
 import asyncio
+import json
 from dataclasses import replace
+from random import Random
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.model import RecordKey
 from gateway.ports import Transition
-from gateway.store.postgres import ScopeClaim
+from gateway.store.postgres import PostgresStore, ScopeClaim
+from gateway.store.postgres.registry import COUNTED, NAMED, GuardedRoute, routes_text
 from tests.contract.harness import RETENTION, age_records, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 
-CLAIM = ScopeClaim("payments", "header:authorization", "Idempotency-Key lenient", "check-1")
+CLAIM = ScopeClaim("payments", "header authorization", "header idempotency-key, lenient", "check-1")
 CHANGED = replace(CLAIM, principal="none", secret_check="check-2")
 POLICY = (b"p" * 32, 1, "body=auto")
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+COPIES = """
+WITH copies AS (SELECT r AS record, n FROM gateway_records r, generate_series(1, $1::int) AS n)
+INSERT INTO gateway_records
+SELECT (jsonb_populate_record(record, jsonb_build_object(
+    'idempotency_key', 'copy-' || n, 'record_id', gen_random_uuid(),
+    'expires_at', CASE WHEN n = $1::int THEN '2999-01-01T00:00:00Z' ELSE (record).expires_at::text END
+))).*
+FROM copies
+"""
 
 
 async def test_a_new_scope_is_registered_and_compares_equal_after(make_store: MakeStore) -> None:
@@ -35,9 +55,11 @@ async def test_a_change_with_live_records_is_refused(make_store: MakeStore) -> N
     await reserved(store, intent(RecordKey("payments:header.x", "k")))
     for _ in range(2):
         (message,) = await store.registry.register([CHANGED], [POLICY])
-        assert "'payments'" in message
-        assert "principal and digest secret" in message
-        assert "key settings" not in message
+        assert message == (
+            "scope 'payments': the principal changed from 'header authorization' to 'none', the digest secret changed; 1 record is live, "
+            "the last of which expires never by itself (in progress or unknown): their retries would execute again. Undo the change, "
+            "or restart once with --accept-scope-change if their retries may execute again"
+        )
     assert await store.registry.fingerprint_policy(POLICY[0]) is None
 
 
@@ -81,3 +103,143 @@ async def test_concurrent_starts_agree(make_store: MakeStore) -> None:
     claims = [replace(CLAIM, scope=f"scope-{n}") for n in range(20)]
     answers = await asyncio.gather(*[store.registry.register(claims, [POLICY]) for store in stores])
     assert answers == [[]] * 4
+
+
+PAY: GuardedRoute = ("POST", "/v1/pay", "api")
+REFUND: GuardedRoute = ("POST", "/v1/refund", "api")
+
+
+def claim(scope: str, *routes: GuardedRoute) -> ScopeClaim:
+    return replace(CLAIM, scope=scope, routes=routes_text(routes))
+
+
+async def live(store: PostgresStore, scope: str, key: str = "k") -> None:
+    """A completed record in this scope."""
+    lease = await reserved(store, intent(RecordKey(f"{scope}:none", key)))
+    await store.complete(lease, response(), RETENTION)
+
+
+async def test_a_message_counts_and_says_when_the_last_expires(make_store: MakeStore, connection: Connection) -> None:
+    """Key settings in words, how many records live, and an instant to wait for."""
+    store = make_store()
+    await store.registry.register([CLAIM], [])
+    for key in ("a", "b"):
+        await live(store, "payments", key)
+    last = await connection.fetchval("SELECT max(expires_at) FROM gateway_records")
+    (message,) = await store.registry.register([replace(CLAIM, key_settings="header x-key, raw")], [])
+    assert message == (
+        "scope 'payments': the key settings changed from 'header idempotency-key, lenient' to 'header x-key, raw'; 2 records are live, "
+        f"the last of which expires at {last:%Y-%m-%d %H:%M:%S} UTC: their retries would execute again. Undo the change, wait until then, "
+        "or restart once with --accept-scope-change if their retries may execute again"
+    )
+
+
+@pytest.mark.parametrize("endless", [False, True])
+async def test_many_records_are_not_counted_to_their_end(make_store: MakeStore, connection: Connection, *, endless: bool) -> None:
+    """Above the bound the count says "at least"; the last expiry, and a record without one, are still those of all."""
+    store = make_store()
+    await store.registry.register([CLAIM], [])
+    await live(store, "payments", "a")
+    await connection.execute(COPIES, COUNTED + 5)
+    if endless:
+        await reserved(store, intent(RecordKey("payments:none", "zzz")))
+    (message,) = await store.registry.register([CHANGED], [])
+    assert f"at least {COUNTED} records are live" in message
+    assert ("never by itself" if endless else "expires at 2999-01-01 00:00:00 UTC") in message
+    assert "check-1" not in message
+    assert "check-2" not in message
+
+
+async def test_a_renamed_scope_is_refused_while_its_records_live(make_store: MakeStore, database: str) -> None:
+    """A route that a scope lists may not go to another one; once nothing lives, it may."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("pay", PAY)], [])
+    await live(store, "pay")
+    (message,) = await registry.register([claim("payments", PAY)], [POLICY])
+    assert message.startswith("scope 'pay': route POST /v1/pay (upstream api) moved to scope 'payments'; 1 record is live")
+    assert await registry.fingerprint_policy(POLICY[0]) is None
+    await age_records(database, RETENTION + 1)
+    assert await registry.register([claim("payments", PAY)], []) == []
+
+
+async def test_an_accepted_move_is_told_once(make_store: MakeStore) -> None:
+    """The next start needs no flag, whereas the old map is now what would move live records."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("pay", PAY)], [])
+    await live(store, "pay")
+    assert await registry.register([claim("payments", PAY)], [], accept_change=True) == []
+    assert await registry.register([claim("payments", PAY)], []) == []
+    await live(store, "payments")
+    assert await registry.register([claim("payments", PAY)], []) == []
+    assert len(await registry.register([claim("pay", PAY)], [])) == 1
+
+
+async def test_a_route_that_changes_scope_among_others_is_refused(make_store: MakeStore) -> None:
+    """Also where both scopes keep their names: one message for each pair of scopes."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("a", PAY), claim("b", REFUND)], [])
+    await live(store, "a")
+    assert len(await registry.register([claim("a", REFUND), claim("b", PAY)], [])) == 1
+    await live(store, "b")
+    first, second = await registry.register([claim("a", REFUND), claim("b", PAY)], [])
+    assert first.startswith("scope 'a': route POST /v1/pay (upstream api) moved to scope 'b'")
+    assert second.startswith("scope 'b': route POST /v1/refund (upstream api) moved to scope 'a'")
+    many = [("POST", f"/v1/{n}", "api") for n in range(NAMED + 2)]
+    await registry.register([claim("many", *many)], [])
+    await live(store, "many")
+    (message,) = await registry.register([claim("other", *many)], [])
+    assert "scope 'many': routes POST /v1/0 (upstream api), POST /v1/1" in message
+    assert " and 2 more moved to scope 'other'" in message
+
+
+async def test_a_route_that_left_while_nothing_lived_does_not_come_back(make_store: MakeStore) -> None:
+    """Records that the old scope gets later, through its other routes, are no obstacle to the move that was written."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("a", PAY, REFUND)], [])
+    moved = [claim("a", PAY), claim("b", REFUND)]
+    assert await registry.register(moved, []) == []
+    await live(store, "a")
+    assert await registry.register(moved, []) == []
+
+
+async def test_two_maps_may_share_a_scope(make_store: MakeStore) -> None:
+    """What the other map claimed stays listed: its own later rename is still seen, and a map without the route is no move."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("shared", PAY)], [])
+    await live(store, "shared")
+    assert await registry.register([claim("shared", REFUND)], []) == []
+    assert len(await registry.register([claim("renamed", PAY)], [])) == 1
+    assert len(await registry.register([claim("renamed", REFUND)], [])) == 1
+
+
+async def test_a_scope_of_another_map_is_nobodys_business(make_store: MakeStore) -> None:
+    """Neither missing scopes nor the same path of another upstream are drift."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("pay", PAY)], [])
+    await live(store, "pay")
+    assert await registry.register([claim("mine", REFUND, ("POST", "/v1/pay", "other"))], []) == []
+    assert await registry.register([], []) == []
+    assert len(await registry.register([claim("new", PAY)], [])) == 1
+
+
+async def test_drifts_tells_what_register_would_refuse(make_store: MakeStore, connection: Connection) -> None:
+    """The same messages, and nothing written, whatever they are."""
+    registry = (store := make_store()).registry
+    await registry.register([claim("pay", PAY)], [])
+    await live(store, "pay")
+    before = await connection.fetch("SELECT * FROM gateway_scopes")
+    for claims in ([claim("renamed", PAY)], [replace(claim("pay", PAY), principal="none")], [claim("new")]):
+        told = await registry.drifts(claims)
+        assert await connection.fetch("SELECT * FROM gateway_scopes") == before
+        assert bool(told) == (claims[0].scope != "new")
+        if told:
+            assert await registry.register(claims, []) == told
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.text())), st.randoms(use_true_random=False))
+def test_the_text_of_routes_is_canonical(routes: list[GuardedRoute], random: Random) -> None:
+    """Order and repetition do not count, and nothing else is lost."""
+    shuffled = [*routes, *routes]
+    random.shuffle(shuffled)
+    assert routes_text(shuffled) == routes_text(routes)
+    assert {tuple(route) for route in json.loads(routes_text(routes))} == set(routes)

@@ -118,6 +118,7 @@ CREATE TABLE gateway_scopes (
     principal     text NOT NULL,
     key_settings  text NOT NULL,
     secret_check  text NOT NULL,
+    routes        text NOT NULL,
     registered_at timestamptz NOT NULL DEFAULT now(),
     changed_at    timestamptz NOT NULL DEFAULT now()
 );

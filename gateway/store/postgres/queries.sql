@@ -442,24 +442,53 @@ FROM rare
 
 
 -- name: scopes
-SELECT scope, principal, key_settings, secret_check FROM gateway_scopes WHERE scope = ANY ($1::text[])
+SELECT scope, principal, key_settings, secret_check, routes FROM gateway_scopes ORDER BY scope
 
 
--- name: scope_is_live
+-- name: live_records
 -- A scope's ids are `<scope>:<principal>`; ';' follows ':' in the byte order that the primary key is kept in.
-SELECT EXISTS (
-    SELECT FROM gateway_records
-    WHERE scope_id >= $1 || ':' AND scope_id < $1 || ';'
-        AND (expires_at IS NULL OR expires_at > now())
+-- Counted up to $2. Above it, what is asked of all is asked of the index on expiry and of those of the states without one.
+WITH seen AS MATERIALIZED (
+    SELECT count(*) AS found, bool_or(live.expires_at IS NULL) AS endless, max(live.expires_at) AS last
+    FROM (
+        SELECT expires_at
+        FROM gateway_records
+        WHERE scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
+            AND (expires_at IS NULL OR expires_at > now())
+        LIMIT $2::bigint
+    ) AS live
 )
+SELECT
+    found,
+    CASE WHEN endless OR found < $2::bigint THEN endless ELSE
+        EXISTS (
+            SELECT FROM gateway_records
+            WHERE status = 'in_progress' AND scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
+        ) OR EXISTS (
+            SELECT FROM gateway_records
+            WHERE status = 'unknown' AND scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
+        )
+    END AS endless,
+    CASE WHEN found < $2::bigint THEN last ELSE (
+        SELECT expires_at
+        FROM gateway_records
+        WHERE expires_at IS NOT NULL AND scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
+        ORDER BY expires_at DESC
+        LIMIT 1
+    ) END AS last
+FROM seen
 
 
 -- name: register_scopes
-INSERT INTO gateway_scopes AS s (scope, principal, key_settings, secret_check)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS claim (scope, principal, key_settings, secret_check)
+INSERT INTO gateway_scopes (scope, principal, key_settings, secret_check, routes)
+SELECT *
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS claim (scope, principal, key_settings, secret_check, routes)
 ON CONFLICT (scope) DO UPDATE
-SET principal = excluded.principal, key_settings = excluded.key_settings, secret_check = excluded.secret_check, changed_at = now()
-WHERE (s.principal, s.key_settings, s.secret_check) <> (excluded.principal, excluded.key_settings, excluded.secret_check)
+SET principal = excluded.principal,
+    key_settings = excluded.key_settings,
+    secret_check = excluded.secret_check,
+    routes = excluded.routes,
+    changed_at = now()
 
 
 -- name: register_policies
