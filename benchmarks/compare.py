@@ -9,6 +9,8 @@ CPU is that of the proxy's own process (user and system); Postgres and Redis are
 
 import argparse
 import os
+import re
+import shutil
 import socket
 import statistics
 import subprocess
@@ -96,6 +98,14 @@ def process(*command: str, port: int, log: Path) -> Iterator[subprocess.Popen[by
             child.terminate()
 
 
+def newest_redis() -> Path | None:
+    """A `redis-server` of version 7 or newer on the PATH, which needs no script for a reserve; else None: the extra's."""
+    found = shutil.which("redis-server")
+    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout if found else ""
+    version = re.search(r"v=(\d+)", told)
+    return Path(found) if found and version and int(version[1]) >= 7 else None
+
+
 def start_gateway(stack: ExitStack, folder: Path, name: str, dsn: str, redis: str, upstream: int) -> tuple[int, int]:
     """Start one gateway as production runs it; returns its port and pid. The access log goes to a file."""
     port, admin = free_port(), free_port()
@@ -159,7 +169,7 @@ def main() -> None:
         folder.chmod(0o755)
         postgres = start_postgres(folder / "postgres")
         stack.callback(postgres.stop)
-        redis = start_redis(folder / "redis")
+        redis = start_redis(folder / "redis", binary=newest_redis())
         stack.callback(redis.stop)
         upstream, plain = free_port(), free_port()
         stack.enter_context(process("-m", "benchmarks.upstream", str(upstream), port=upstream, log=folder / "upstream.log"))
