@@ -239,7 +239,7 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
         (QUERIES["lapse"], (*keys[0][:2], UUID(int=0), 1), {primary}),
         (QUERIES["sweep"], (10,), {primary, "gateway_records_lapsing"}),
         (QUERIES["reap"], (10,), {primary, expiring}),
-        (QUERIES["scope_is_live"], ("scope-7",), {primary}),
+        (QUERIES["live_records"], ("scope-7", 1000), {primary, "gateway_records_lapsing", "gateway_records_doubtful", expiring}),
         (due, (), {"gateway_records_due"}),
     ]
     for mode in ("force_custom_plan", "force_generic_plan"):
