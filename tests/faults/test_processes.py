@@ -42,7 +42,7 @@ async def test_killed_while_the_upstream_holds_the_request(setup: Setup, upstrea
 
         await until(swept)
         answer = await ask(survivor.port, payment(b"k1"))
-        zombies = [line for line in survivor.log_lines() if line["level"] == "warning" and "lease" in str(line["msg"]).lower()]
+        zombies = await survivor.logged(lambda line: line["level"] == "warning" and "lease" in str(line["msg"]).lower())
     assert (answer.status, answer.problem) == (409, "outcome-unknown")
     assert upstream.runs_of(b"k1") == 1
     assert zombies
@@ -121,7 +121,7 @@ async def test_the_client_hangs_up_at_any_point(setup: Setup, upstream: Counting
 
             await until(answered)
             assert upstream.runs_of(key) == 1
-        assert await gateway.metric("idempotency_requests_total", route="pay", decision="execute") == 20
+        await gateway.counted(20, "idempotency_requests_total", route="pay", decision="execute")
 
 
 async def test_a_request_that_never_becomes_whole_leaves_nothing(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_reload_swaps_routes_and_a_bad_file_keeps_the_old_ones(gateway: Ga
         return (await ask(gateway.port, payment(None, target=b"/v2/pay"))).problem == "key-missing"
 
     await until(swapped)
-    assert await gateway.metric("idempotency_config_last_reload_successful") == 1
+    await gateway.counted(1, "idempotency_config_last_reload_successful")
     gateway.config.write_text(text.replace("upstream: payments\n", "upstream: nowhere\n"))
     gateway.process.send_signal(1)
 
@@ -264,4 +264,4 @@ async def test_reload_swaps_routes_and_a_bad_file_keeps_the_old_ones(gateway: Ga
 
     await until(refused)
     assert (await ask(gateway.port, payment(b"k1", target=b"/v2/pay"))).status == 201
-    assert any("nowhere" in str(line["msg"]) for line in gateway.log_lines())
+    assert await gateway.logged(lambda line: "nowhere" in str(line["msg"]))

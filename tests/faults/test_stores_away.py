@@ -149,7 +149,7 @@ async def test_postgres_goes_away_after_the_upstream_answered(bench: Bench, upst
     first = await ask(port, payment(b"k1"))
     upstream.behave = usual
     assert first.status == 201
-    unconfirmed = [line for line in bench.gateway.log_lines() if line.get("reason") == "commit_unconfirmed"]
+    unconfirmed = await bench.gateway.logged(lambda line: line.get("reason") == "commit_unconfirmed")
     assert [(line["status"], line["settlement"]) for line in unconfirmed] == [(201, None)]
     during = await ask(port, payment(b"k1"))
     assert during.problem in {"request-in-progress", "store-unavailable"}

@@ -9,9 +9,10 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROUTES = """
   - id: pay
@@ -129,7 +130,20 @@ class Gateway:
                 total += float(value)
         return total
 
-    def log_lines(self) -> list[dict[str, object]]:
+    async def counted(self, wanted: float, name: str, **labels: str) -> None:
+        """Assert that the series come to `wanted`: a request is counted just after its answer has left."""
+        async with asyncio.timeout(10):
+            while await self.metric(name, **labels) != wanted:
+                await asyncio.sleep(0.02)
+
+    async def logged(self, wanted: Callable[[dict[str, Any]], bool], count: int = 1) -> list[dict[str, Any]]:
+        """The log's lines that are `wanted`, once there are `count` of them: a line is written just after what it tells of."""
+        async with asyncio.timeout(10):
+            while len(lines := [line for line in self.log_lines() if wanted(line)]) < count:
+                await asyncio.sleep(0.02)
+        return lines
+
+    def log_lines(self) -> list[dict[str, Any]]:
         """The JSON lines that the process has written so far, access log and messages alike."""
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
