@@ -26,6 +26,7 @@ import uvloop
 
 from benchmarks.load import Result, load
 from gateway.embedded import start_postgres, start_redis
+from gateway.embedded.launch import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIG = """
@@ -65,14 +66,6 @@ class Sample:
     cpu: float
     p50: float
     p99: float
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def cpu_seconds(pid: int) -> float:

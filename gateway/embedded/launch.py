@@ -1,6 +1,7 @@
 """Starting a server: its port, its log, the account it runs as, and how to know that it is ready."""
 
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -11,9 +12,12 @@ from pathlib import Path
 from gateway.embedded.process import Account, EmbeddedError, Steps, end, note_pid, wait_until
 
 LOOPBACK = "127.0.0.1"
+PORTS = range(20_000, 32_000)
 LOG_TAIL = 15
 PATIENCE = 10.0
 PAUSE = 0.2
+
+_given: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,21 @@ def last_lines(output: bytes) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on. Somebody may take it before we do: `launch` tries again with another."""
+    """A port of the loopback that nobody listens on, and another at each call. Somebody may take it before we do: `launch` tries again.
+
+    Below the ports that systems hand out to outgoing connections, any of which could take it in the next moment.
+    """
+    while True:
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        if port not in _given and _can_bind(port):
+            _given.add(port)
+            return port
+
+
+def _can_bind(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True

@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from gateway.core.model import Lease, Record
+from gateway.embedded.launch import free_port
 from gateway.ports import Transition
 from gateway.store.postgres import ScopeClaim
 from tests.contract.harness import RETENTION, fresh_key, intent, reserved, response
@@ -19,13 +20,6 @@ from tests.postgres.conftest import MakeStore
 from tests.support.services import missing
 
 SERVER_CONNECTIONS = 2
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture

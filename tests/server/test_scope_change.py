@@ -6,9 +6,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.embedded.launch import free_port
 from tests.cli.support import run
 from tests.support.client import ask, payment
-from tests.support.gateway import ROUTES, Gateway, Setup, free_port, running
+from tests.support.gateway import ROUTES, Gateway, Setup, running
 from tests.support.upstream import CountingUpstream
 
 RENAMED = ROUTES.replace("id: pay", "id: create-payment")

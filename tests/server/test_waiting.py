@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from gateway.embedded.launch import free_port
 from tests.cli.support import run
 from tests.support.faults import fault_proxy
-from tests.support.gateway import Gateway, Setup, free_port, running
+from tests.support.gateway import Gateway, Setup, running
 
 PASSWORD = "not-the-password"
 

@@ -15,15 +15,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gateway.embedded.launch import free_port
 from tests.observe.support import Series, parse, value
 
 PATIENCE = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -13,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from gateway.embedded.launch import free_port
 
 ROUTES = """
   - id: pay
@@ -22,13 +23,6 @@ ROUTES = """
     idempotency: {principal: [{header: Authorization}]}
   - {id: rest, path: /**, upstream: payments}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True, slots=True)
