@@ -167,6 +167,7 @@ class NotSentReason(enum.StrEnum):
     CONNECT_TIMEOUT = "connection_timeout"
     TLS = "tls_error"
     NO_SLOT = "no_connection_slot"
+    CIRCUIT_OPEN = "circuit_open"
     LEASE_LAPSED = "lease_lapsed"
     SHUTTING_DOWN = "shutting_down"
 
@@ -186,11 +187,12 @@ class DoubtReason(enum.StrEnum):
 
 
 class NotSent(Exception):
-    """Nothing of the request was written to any upstream connection."""
+    """Nothing of the request was written to any upstream connection. `retry_after`: in how many seconds another try makes sense, if known."""
 
-    def __init__(self, reason: NotSentReason) -> None:
+    def __init__(self, reason: NotSentReason, retry_after: float | None = None) -> None:
         super().__init__(reason.value)
         self.reason = reason
+        self.retry_after = retry_after
 
 
 class InDoubt(Exception):
@@ -213,6 +215,11 @@ class UpstreamRequest:
 
     `body` is the whole body, or an iterator for a streamed one (then `body_length` is its announced length, or None for chunked).
     A request without a body has `body == b""`; `frame_empty` says whether `Content-Length: 0` is sent for it.
+
+    `lasting`: the upstream's `total` limit bounds only the wait for the response's head; what follows may last as long as pieces keep
+    coming (downloads, event streams, tunnels). `upgrade` asks to switch protocols (RFC 9110 section 7.8): `Connection: upgrade` and
+    `Upgrade: <upgrade>` are sent, and a 101 answer becomes a `tunnel`. `informational` is called with each 1xx response
+    other than 100 and 101 that comes before the final one (RFC 9110 section 15.2); it must not raise.
     """
 
     method: bytes
@@ -221,6 +228,27 @@ class UpstreamRequest:
     body: bytes | AsyncIterator[bytes]
     body_length: int | None = None
     frame_empty: bool = False
+    lasting: bool = False
+    upgrade: bytes | None = None
+    informational: Callable[[int, bytes, Headers], None] | None = None
+
+
+class Tunnel(Protocol):
+    """Bytes both ways over a connection that has left HTTP. One reader and one writer at a time; `close` is final and idempotent."""
+
+    async def read(self) -> bytes:
+        """The next bytes; `b""` once the other side has ended, in whatever way. Reading nothing holds the other side back."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes. Nothing happens when the connection is gone."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until what was written has mostly left, or the connection is gone."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class UpstreamResponse(Protocol):
@@ -248,6 +276,10 @@ class UpstreamResponse(Protocol):
         """
         ...
 
+    def tunnel(self) -> Tunnel:
+        """The connection itself, after a 101 answer to a request with `upgrade`; bytes that came with the head are its first. Call once."""
+        ...
+
     def close(self) -> None:
         """Give the connection back (if the response was read to its end and it may be reused) or cut it."""
         ...
@@ -257,7 +289,7 @@ class Upstream(Protocol):
     """The way to one upstream API. Never resends, follows, decodes, or adds a header of its own besides framing."""
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
-        """Send `request` once and wait for the head of its final response (1xx are skipped).
+        """Send `request` once and wait for the head of its final response (1xx are skipped, but 101 where it was asked for).
 
         `fence` is called immediately before the first byte is written, with no await in between; if it returns False nothing is
         written and NotSent(LEASE_LAPSED) is raised. Raises NotSent or InDoubt, nothing else. A cancelled call cuts the connection.

@@ -20,9 +20,11 @@ _REASONS = {
     401: b"Unauthorized",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    408: b"Request Timeout",
     409: b"Conflict",
     410: b"Gone",
     413: b"Content Too Large",
+    417: b"Expectation Failed",
     422: b"Unprocessable Content",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
@@ -30,6 +32,7 @@ _REASONS = {
     502: b"Bad Gateway",
     503: b"Service Unavailable",
     504: b"Gateway Timeout",
+    505: b"HTTP Version Not Supported",
 }
 
 

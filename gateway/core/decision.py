@@ -54,6 +54,8 @@ class Label(enum.StrEnum):
     PRINCIPAL_MISSING = "principal_missing"
     BODY_TOO_LARGE = "body_too_large"
     REFUSED_TARGET = "refused_target"
+    REFUSED_REQUEST = "refused_request"
+    OVERLOADED = "overloaded"
     ABORTED = "aborted"
     STORE_UNAVAILABLE = "store_unavailable"
     UNPROTECTED = "unprotected"

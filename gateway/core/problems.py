@@ -81,9 +81,31 @@ class Problem(enum.Enum):
     NO_ROUTE = ProblemType("no-route", 404, "No such route", "No route takes this method and path.")
     METHOD_REFUSED = ProblemType("method-refused", 405, "The method is not supported", "This proxy opens no tunnels.")
     HEADER_TOO_LARGE = ProblemType(
-        "header-too-large", 431, "The request head is too large", "A line of the head may have 64 KiB, and the head 256 fields."
+        "header-too-large", 431, "The request head is too large", "The request line and the header fields are longer or more than are taken."
     )
     BAD_REQUEST = ProblemType("bad-request", 400, "The request is malformed", "The request is not well-formed HTTP.")
+    CODING_UNSUPPORTED = ProblemType(
+        "transfer-coding-unsupported", 501, "The transfer coding is not supported", "Send the body under a Content-Length, or chunked alone."
+    )
+    VERSION_UNSUPPORTED = ProblemType("version-unsupported", 505, "The HTTP version is not supported", "Use HTTP/1.1 or HTTP/1.0.")
+    EXPECTATION_FAILED = ProblemType(
+        "expectation-failed", 417, "The expectation cannot be met", "The only expectation that can be met is 100-continue."
+    )
+    REQUEST_TIMEOUT = ProblemType(
+        "request-timeout", 408, "The request took too long to arrive", "Nothing was executed. Repeat this request with the same key."
+    )
+    PROXY_LOOP = ProblemType(
+        "proxy-loop",
+        502,
+        "The request came back to where it was",
+        "This gateway has forwarded this request before. Gateways that are chained on purpose need different names (`name` in the configuration).",
+    )
+    TOO_MANY_CONNECTIONS = ProblemType(
+        "too-many-connections", 503, "There are too many connections", "Nothing was executed. Repeat this request later with the same key."
+    )
+    OVERLOADED = ProblemType(
+        "overloaded", 503, "The gateway is overloaded", "Nothing was executed. Repeat this request later with the same key."
+    )
     SHUTTING_DOWN = ProblemType(
         "shutting-down", 503, "The gateway is shutting down", "Nothing was executed. Repeat this request with the same key."
     )

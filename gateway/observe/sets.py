@@ -28,7 +28,7 @@ BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
 TASKS = ("attempt", "sweep", "reap", "count", "renew")
 
-_UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET)
+_UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET, Label.REFUSED_REQUEST, Label.OVERLOADED)
 _STATUS = "status_"
 STATUS_OTHER = "status_other"
 RESPONDED = "responded"
@@ -46,8 +46,9 @@ def decisions_of(policy: Policy | None) -> Iterator[tuple[str, Label]]:
         yield from ((OFF, decision) for decision in _UNGUARDED)
     else:
         yield from ((ENFORCE, decision) for decision in Label)
-        # Its target is refused before a request counts as guarded.
+        # What is refused before a request counts as guarded.
         yield OFF, Label.REFUSED_TARGET
+        yield OFF, Label.REFUSED_REQUEST
 
 
 def settlements_of(route: Route) -> Iterator[tuple[str, str]]:
