@@ -4,6 +4,7 @@ import asyncio
 import functools
 import hmac
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,16 +59,19 @@ def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
     return app
 
 
-async def start_admin(listen: Listener, app: web.Application) -> web.AppRunner:
-    """Listen. Raises OSError if that cannot be done. `runner.cleanup()` ends it; `runner.addresses` tells a port the system chose."""
+async def start_admin(listen: Listener, app: web.Application, tls: ssl.SSLContext | None = None) -> web.AppRunner:
+    """Listen, under TLS if there is a context. Raises OSError if that cannot be done.
+
+    `runner.cleanup()` ends it; `runner.addresses` tells a port the system chose.
+    """
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
         match listen:
             case TcpListener(host, port):
-                await web.TCPSite(runner, host, port).start()
+                await web.TCPSite(runner, host, port, ssl_context=tls).start()
             case UnixListener(path):
-                await web.UnixSite(runner, path).start()
+                await web.UnixSite(runner, path, ssl_context=tls).start()
     except BaseException:
         await runner.cleanup()
         raise

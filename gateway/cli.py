@@ -126,7 +126,7 @@ def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:
 @_config_option()
 @click.option("--connect", is_flag=True, help="Also ask Postgres and Redis whether they are there and safe.")
 def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes options by name
-    """Validate a configuration and print its routes, resolved.
+    """Validate a configuration and print its routes, resolved, and what it changes of the settings around them.
 
     \b
       idempotency-gateway check --config gateway.yaml
@@ -135,10 +135,12 @@ def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes o
     Mistakes are printed as file:line:column: path: message, all at once, and exit with 78. Warnings do not change the exit code.
     """
     with _reported():
-        from gateway.config import route_table
+        from gateway.config import route_table, settings_table
 
         loaded = _load(config)
         click.echo(route_table(loaded.routes))
+        if settings := settings_table(loaded):
+            click.echo(f"\n{settings}")
         for warning in loaded.warnings:
             click.echo(f"warning: {warning}", err=True)
         if connect:

@@ -187,7 +187,7 @@ class DoubtReason(enum.StrEnum):
 
 
 class NotSent(Exception):
-    """Nothing of the request was written to any upstream connection. `retry_after`: in how many seconds another try makes sense, if known."""
+    """Nothing of the request was written to any upstream connection. `retry_after`: seconds until another try makes sense, if known."""
 
     def __init__(self, reason: NotSentReason, retry_after: float | None = None) -> None:
         super().__init__(reason.value)
@@ -216,10 +216,10 @@ class UpstreamRequest:
     `body` is the whole body, or an iterator for a streamed one (then `body_length` is its announced length, or None for chunked).
     A request without a body has `body == b""`; `frame_empty` says whether `Content-Length: 0` is sent for it.
 
-    `lasting`: the upstream's `total` limit bounds only the wait for the response's head; what follows may last as long as pieces keep
-    coming (downloads, event streams, tunnels). `upgrade` asks to switch protocols (RFC 9110 section 7.8): `Connection: upgrade` and
-    `Upgrade: <upgrade>` are sent, and a 101 answer becomes a `tunnel`. `informational` is called with each 1xx response
-    other than 100 and 101 that comes before the final one (RFC 9110 section 15.2); it must not raise.
+    `lasting`: the upstream's `total` limit bounds only the wait for the response's head, and nothing of a request whose body is streamed;
+    bodies may last as long as pieces keep coming (uploads, downloads, event streams, tunnels). `upgrade` asks to switch protocols (RFC
+    9110 section 7.8): `Connection: upgrade` and `Upgrade: <upgrade>` are sent, and a 101 answer becomes a `tunnel`. `informational` is
+    called with each 1xx response other than 100 and 101 that comes before the final one (section 15.2); it must not raise.
     """
 
     method: bytes
@@ -297,6 +297,92 @@ class Upstream(Protocol):
         ...
 
 
+class RelayCut(Exception):
+    """The transfer must be cut short of its end: the rest is not there, or its record did not become what the bytes say."""
+
+
+class Body(Protocol):
+    """A body too large for one piece of memory: held by `Memory`, in pieces or in a temporary file.
+
+    It has several holders, and lasts until each has closed it; the one who made or got it is the first.
+    """
+
+    @property
+    def length(self) -> int:
+        """Bytes so far; of a body that has ended, all."""
+        ...
+
+    @property
+    def sha256(self) -> bytes:
+        """The digest of the bytes so far."""
+        ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body from its start, following the writer to the end. One reader at a time. Raises `RelayCut` if it was cut."""
+        ...
+
+    async def load(self) -> bytes:
+        """The bytes so far in one piece. Raises OSError if the disk fails."""
+        ...
+
+    def hold(self) -> None:
+        """One more holder."""
+        ...
+
+    def close(self) -> None:
+        """One holder less; the last one frees memory and disk."""
+        ...
+
+
+class Spool(Body, Protocol):
+    """A body that is being written. One writer, which never waits for a reader.
+
+    A full disk makes it go on in memory, and a reader that falls too far behind is cut; writing never fails.
+    """
+
+    async def write(self, piece: bytes) -> None:
+        """Append; waits for the disk at most."""
+        ...
+
+    def end(self, last: bytes = b"") -> None:
+        """Append the last piece, without waiting: the body is complete and may end normally."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called. What is held then may still be on its way to the reader."""
+        ...
+
+    def cut(self) -> None:
+        """The body must not end normally."""
+        ...
+
+    def let_go(self) -> None:
+        """What has been read need not be kept any more; `load` has no meaning from here on."""
+        ...
+
+
+class Memory(Protocol):
+    """What one process may hold of bodies, in bytes."""
+
+    @property
+    def full(self) -> bool:
+        """Whether no new work may be begun."""
+        ...
+
+    def take(self, size: int) -> None:
+        """Count memory that is held; never refuses, since what is counted is there already."""
+        ...
+
+    def give(self, size: int) -> None:
+        """Count it off again."""
+        ...
+
+    def spool(self) -> Spool:
+        """A new body to write."""
+        ...
+
+
 class Clock(Protocol):
     """Time as the engine sees it. `boottime` counts suspend (CLOCK_BOOTTIME), so that a thawed process knows how long it slept."""
 
@@ -325,7 +411,8 @@ class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of
     """One finished request, told once to the observer. Durations are seconds; `status` is what the client was answered.
 
     `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`): no key,
-    credential or body is in here. `settlement` and `reason` are None when nothing was executed or the settling still goes on.
+    credential or body is in here. `client` is the nearest address that is no trusted proxy. `settlement` and `reason` are None when
+    nothing was executed or the settling still goes on.
     """
 
     request_id: str
@@ -345,6 +432,7 @@ class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of
     request_bytes: int = 0
     response_bytes: int = 0
     client_gone: bool = False
+    client: str | None = None
 
 
 class StoreObserver(Protocol):

@@ -4,15 +4,24 @@ aiohttp's writer drops header bytes that are not UTF-8 and adds fields of its ow
 is serialised here, head and body in one write, and aiohttp's server is only told whether the connection may be used again.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web_request import BaseRequest
 
+from gateway.core.headers import to_client
 from gateway.core.model import Headers
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+SEND_TIMEOUT = 60.0
+"""How long a client may take nothing of its answer."""
 
 _REASONS = {
     200: b"OK",
@@ -46,11 +55,29 @@ def has_body(method: str, status: int) -> bool:
     return method != "HEAD" and status >= 200 and status not in {204, 304}
 
 
+def send_informational(request: BaseRequest, status: int, reason: bytes, headers: Headers) -> None:
+    """Pass a 1xx response on to a client that can read one (RFC 9110 section 15.2: not to one of HTTP/1.0). Nothing if it is gone."""
+    transport = request.transport
+    if request.version.minor >= 1 and transport is not None and not transport.is_closing():
+        transport.write(_head(status, reason, to_client(headers), b""))
+
+
+def _head(status: int, reason: bytes, headers: Headers, framing: bytes) -> bytes:
+    return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (status, reason, b"".join([b"%b: %b\r\n" % field for field in headers]), framing)
+
+
+class Pieces(Protocol):
+    """A body that comes in pieces: `pieces` ends normally only if the body is whole."""
+
+    def pieces(self) -> AsyncIterator[bytes]: ...
+
+
 class WireResponse(web.StreamResponse):
     """One answer. `headers` go out as they are, then the framing, which is ours for this hop.
 
-    With `chunks` the body is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0 client.
-    `sent` is the number of body bytes written; `cut` says that the transfer was ended before its end.
+    A `body` that comes in pieces is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0
+    client. A client that takes nothing for `send_timeout` seconds is cut. `sent` is the number of body bytes written; `cut` says that the
+    transfer was ended before its end.
     """
 
     def __init__(
@@ -58,47 +85,49 @@ class WireResponse(web.StreamResponse):
         status: int,
         reason: bytes,
         headers: Headers,
-        body: bytes = b"",
+        body: bytes | Pieces = b"",
         *,
-        chunks: AsyncIterator[bytes] | None = None,
         length: int | None = None,
         close: bool = False,
+        send_timeout: float = SEND_TIMEOUT,
     ) -> None:
         super().__init__(status=status)
         self._reason_bytes = reason
         self._wire_headers = headers
         self._wire_body = body
-        self._chunks = chunks
         self._length = length
         self._close_after = close
+        self._send_timeout = send_timeout
         self.sent = 0
         self.cut = False
 
     async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        """Write the whole answer. Raises ConnectionResetError when the client is gone, as aiohttp's server expects."""
+        """Write the whole answer. Raises ConnectionError when the client is gone or takes nothing, as aiohttp's server expects."""
         if self._eof_sent:
             return None
         self._eof_sent = True
         with_body = has_body(request.method, self.status)
         keep_alive = request.keep_alive and not self._close_after
         framing, chunked = self._framing(request, with_body=with_body)
-        if self._chunks is not None and with_body and framing == b"":
+        body = self._wire_body
+        if not isinstance(body, bytes) and with_body and framing == b"":
             keep_alive = False
         if not keep_alive:
             framing += b"Connection: close\r\n"
         elif request.version.minor == 0:
             framing += b"Connection: keep-alive\r\n"
         self._keep_alive = keep_alive
-        head = self._head(framing)
-        if self._chunks is None:
-            body = self._wire_body if with_body else b""
-            self._write(request, head + body)
-            self.sent = len(body)
+        head = _head(self.status, self._reason_bytes, self._wire_headers, framing)
+        if isinstance(body, bytes):
+            sent = body if with_body else b""
+            self._write(request, head + sent)
+            self.sent = len(sent)
             if request.protocol.writing_paused:  # else there is nothing to wait for
-                await request.writer.drain()
+                await self._drain(request)
         else:
             self._write(request, head)
-            await self._relay(request, self._chunks, chunked=chunked, with_body=with_body)
+            if with_body:
+                await self._stream(request, body.pieces(), chunked=chunked)
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -110,20 +139,12 @@ class WireResponse(web.StreamResponse):
         self.cut = True
         self.force_close()
 
-    def _head(self, framing: bytes) -> bytes:
-        return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (
-            self.status,
-            self._reason_bytes,
-            b"".join([b"%b: %b\r\n" % field for field in self._wire_headers]),
-            framing,
-        )
-
     def _framing(self, request: BaseRequest, *, with_body: bool) -> tuple[bytes, bool]:
         """Exactly one framing for this hop (RFC 9112 section 6). A HEAD or 304 answer may announce a length without a body."""
         if not with_body:
             announced = self._length is not None and (request.method == "HEAD" or self.status == 304)
             return (b"Content-Length: %d\r\n" % self._length if announced and self._length is not None else b""), False
-        if self._chunks is None:
+        if isinstance(self._wire_body, bytes):
             return b"Content-Length: %d\r\n" % len(self._wire_body), False
         if self._length is not None:
             return b"Content-Length: %d\r\n" % self._length, False
@@ -131,23 +152,44 @@ class WireResponse(web.StreamResponse):
             return b"", False
         return b"Transfer-Encoding: chunked\r\n", True
 
-    async def _relay(self, request: BaseRequest, chunks: AsyncIterator[bytes], *, chunked: bool, with_body: bool) -> None:
+    async def _stream(self, request: BaseRequest, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write pieces as they come. An error in the middle cuts the connection: a short transfer must never look whole."""
         try:
-            async for chunk in chunks:
-                if not with_body or not chunk:
+            async for piece in pieces:
+                if not piece:
                     continue
-                self._write(request, b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
-                self.sent += len(chunk)
-                await request.writer.drain()
-            if chunked and with_body:
+                self._write(request, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                self.sent += len(piece)
+                if request.protocol.writing_paused:
+                    await self._drain(request)
+            if chunked:
                 self._write(request, b"0\r\n\r\n")
         except BaseException:
             self.cut = True
             self._keep_alive = False
+            if not chunked and self._length is None:
+                _reset_on_close(request)  # the end of the connection is the end of the body: only a reset says that it is not
             if request.transport is not None:
                 request.transport.abort()
             raise
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+
+    async def _drain(self, request: BaseRequest) -> None:
+        """Wait until the client has taken most of what was written. One that takes anything at all is given more time."""
+        drained = asyncio.ensure_future(request.writer.drain())
+        try:
+            while not drained.done():
+                before = _unsent(request)
+                await asyncio.wait({drained}, timeout=self._send_timeout)
+                if not drained.done() and _unsent(request) >= before:
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise ConnectionResetError("the client takes nothing")
+            drained.result()
+        finally:
+            drained.cancel()
 
     @staticmethod
     def _write(request: BaseRequest, data: bytes) -> None:
@@ -155,3 +197,31 @@ class WireResponse(web.StreamResponse):
         if transport is None or transport.is_closing():
             raise ConnectionResetError("client is gone")
         transport.write(data)
+
+
+def _reset_on_close(request: BaseRequest) -> None:
+    sock = None if request.transport is None else request.transport.get_extra_info("socket")
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _unsent(request: BaseRequest) -> int:
+    return 0 if request.transport is None else request.transport.get_write_buffer_size()
+
+
+class WireTunnel(WireResponse):
+    """A 101 answer, after which `joined` carries bytes until one side ends. The upstream's Upgrade is among `headers`."""
+
+    def __init__(self, reason: bytes, headers: Headers, joined: Callable[[], Awaitable[int]]) -> None:
+        super().__init__(101, reason, headers)
+        self._joined = joined
+
+    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
+        if self._eof_sent:
+            return None
+        self._eof_sent = True
+        self._keep_alive = False
+        self._write(request, _head(self.status, self._reason_bytes, self._wire_headers, b"Connection: upgrade\r\n"))
+        self.sent = await self._joined()
+        return None

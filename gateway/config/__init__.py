@@ -4,34 +4,43 @@ from gateway.config.load import load
 from gateway.config.mistakes import ConfigErrors, Mistake, Place
 from gateway.config.model import (
     Admin,
+    ClientSettings,
     Config,
     DrainSettings,
     Listener,
+    MemorySettings,
     PostgresSettings,
     RedisSettings,
     TcpListener,
+    TlsClient,
+    TlsServer,
     UnixListener,
     UpstreamConfig,
 )
 from gateway.config.redact import redact
 from gateway.config.schema import json_schema
-from gateway.config.table import route_table
+from gateway.config.table import route_table, settings_table
 
 __all__ = [
     "Admin",
+    "ClientSettings",
     "Config",
     "ConfigErrors",
     "DrainSettings",
     "Listener",
+    "MemorySettings",
     "Mistake",
     "Place",
     "PostgresSettings",
     "RedisSettings",
     "TcpListener",
+    "TlsClient",
+    "TlsServer",
     "UnixListener",
     "UpstreamConfig",
     "json_schema",
     "load",
     "redact",
     "route_table",
+    "settings_table",
 ]

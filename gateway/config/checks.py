@@ -2,22 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from gateway.config.fields import (
-    AdminFields,
-    ConfigFields,
-    DrainFields,
-    IdempotencyFields,
-    KeyFields,
-    RouteFields,
-    TimeoutFields,
-    UpstreamFields,
-)
+from gateway.config.check_edges import check_edges
+from gateway.config.check_upstreams import check_upstreams
+from gateway.config.fields import AdminFields, ConfigFields, DrainFields, IdempotencyFields, KeyFields, RouteFields
 from gateway.config.kinds import Reader, did_you_mean
 from gateway.config.model import UpstreamConfig
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.shadow import shadowing
 from gateway.config.shapes import Section
 from gateway.config.units import format_duration
+from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
 from gateway.core.policy import ForwardKey, Policy
 
 
@@ -25,7 +19,9 @@ def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig]
     """Report every mistake between sections."""
     _check_admin(reader, root)
     _check_ids(reader, routes)
-    _check_upstreams(reader, root, routes)
+    _check_upstream_names(reader, root, routes)
+    check_upstreams(reader, root)
+    check_edges(reader, root, routes)
     _check_shadowing(reader, routes)
     _check_scopes(reader, routes)
     _check_drain(reader, root, upstreams, routes)
@@ -53,7 +49,7 @@ def _check_ids(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
             reader.report(one.section.place_of(RouteFields.ID), f"duplicate route id `{one.route.id}` (first in line {line})")
 
 
-def _check_upstreams(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
+def _check_upstream_names(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
     if not root.sound(ConfigFields.UPSTREAMS):
         return
     names = root.get(ConfigFields.UPSTREAMS)

@@ -1,13 +1,17 @@
 """The one table of everything that a configuration file may say. The loader, the JSON Schema and the tests of the examples read it.
 
+The fields of a listener, of its clients and of upstreams are in `edge_fields` and `upstream_fields`; this is where they come together.
 Defaults of a route's policy are those of `gateway.core.policy`; all others are here.
 """
 
 from gateway.config import texts
+from gateway.config.edge_fields import ClientFields, MemoryFields, TlsServerFields
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.model import Listener, Network, TcpListener
 from gateway.config.principal import PrincipalKind
 from gateway.config.shapes import Field, ListOf, MapOf, Section, Struct
+from gateway.config.upstream_fields import UpstreamFields
+from gateway.core.headers import Forwarding
 from gateway.core.policy import (
     BodyMode,
     FingerprintPolicy,
@@ -160,25 +164,6 @@ class RouteFields:
     )
 
 
-class TimeoutFields:
-    """`upstreams.<name>.timeouts`."""
-
-    CONNECT = Field("connect", Duration("1ms", "5m"), "For a connection: resolving, connecting, TLS.", 2.0)
-    FIRST_BYTE = Field("first_byte", Duration("1ms", "1h"), "From the request's end to the response's head.", 30.0)
-    READ_IDLE = Field("read_idle", Duration("1ms", "1h"), "Between two pieces of a response.", 30.0)
-    TOTAL = Field("total", Duration("1ms", "24h"), "For the whole exchange.", 60.0)
-
-
-class UpstreamFields:
-    """`upstreams.<name>`."""
-
-    URL = Field("url", Text("a URL", texts.upstream_url, r"^https?://"), "http://host:port or https://host:port.", required=True)
-    TIMEOUTS: Field[Section] = Field("timeouts", Struct.of(TimeoutFields), "How long each step may take.")
-    MAX_EXECUTION = Field("max_execution", Duration("0s", "7d"), "After this the upstream has surely finished or dropped a request.", 120.0)
-    KEEPALIVE = Field("keepalive", Duration("0s", "1h"), "How long an idle connection is kept; less than the upstream keeps it.", 4.0)
-    MAX_CONNECTIONS = Field("max_connections", Whole(1, 65535), "Connections of one process to this upstream.", 256)
-
-
 _ADDRESS: Text[Listener] = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", texts.listener)
 
 
@@ -187,6 +172,7 @@ class AdminFields:
 
     LISTEN = Field("listen", _ADDRESS, "Where health, metrics and the admin API are served.", TcpListener("127.0.0.1", 9464))
     TOKEN = Field("token", Text("text", texts.admin_token, secret=True), "Bearer token; required off loopback.", twin=True)
+    TLS: Field[Section] = Field("tls", Struct.of(TlsServerFields), "Serve HTTPS. Without it: plain HTTP.")
 
 
 class PostgresFields:
@@ -224,12 +210,28 @@ class DrainFields:
 class ConfigFields:
     """The file itself."""
 
+    NAME = Field(
+        "name",
+        Text("a name", texts.pseudonym, texts.PSEUDONYM_PATTERN),
+        "This gateway's name in Via and Proxy-Status; gateways in a chain need different ones.",
+        "idempotency-gateway",
+    )
     LISTEN = Field("listen", _ADDRESS, "Where requests are taken.", TcpListener("0.0.0.0", 8080))  # noqa: S104 - a proxy serves every interface
+    TLS: Field[Section] = Field("tls", Struct.of(TlsServerFields), "Serve HTTPS. Without it: plain HTTP.")
     ADMIN: Field[Section] = Field("admin", Struct.of(AdminFields), "The second listener: health, metrics, admin API.")
     WORKERS = Field("workers", Whole(1, 256), "Processes.", 1)
     TRUSTED_PROXIES: Field[tuple[Network, ...]] = Field(
         "trusted_proxies", ListOf(Text("a network", texts.network)), "Networks whose forwarded headers are believed.", ()
     )
+    FORWARDED = Field(
+        "forwarded",
+        Choice({word.value: word for word in Forwarding}),
+        "Which fields tell upstreams about the client: X-Forwarded-*, Forwarded (RFC 7239), both or none.",
+        Forwarding.X_FORWARDED,
+    )
+    PROXY_STATUS = Field("proxy_status", Flag(), "Add Proxy-Status (RFC 9209) to answers; it tells clients what is behind.", default=False)
+    CLIENT: Field[Section] = Field("client", Struct.of(ClientFields), "What a client connection may take: time and size.")
+    MEMORY: Field[Section] = Field("memory", Struct.of(MemoryFields), "Where bodies are while they pass.")
     POSTGRES: Field[Section] = Field("postgres", Struct.of(PostgresFields), "The authority for every record.", required=True)
     REDIS: Field[Section] = Field("redis", Struct.of(RedisFields), "The hot path.")
     DIGEST_SECRET = Field(

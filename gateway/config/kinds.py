@@ -242,6 +242,16 @@ class Choice(ScalarKind[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Version(Choice[str]):
+    """A word that looks like a number, quoted or not."""
+
+    accepts: ClassVar[frozenset[Tag]] = frozenset({Tag.TEXT, Tag.NUMBER})
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"enum": [*self.words, *map(float, self.words)]}, INTERPOLATED]}
+
+
+@dataclass(frozen=True, slots=True)
 class Duration(ScalarKind[float]):
     """Seconds, written with a unit, within bounds that are themselves durations, both included."""
 
@@ -268,24 +278,27 @@ class Duration(ScalarKind[float]):
 
 @dataclass(frozen=True, slots=True)
 class Size(ScalarKind[int]):
-    """Bytes, at most `maximum`."""
+    """Bytes, from `minimum` to `maximum`, which are themselves sizes, both included."""
 
     accepts: ClassVar[frozenset[Tag]] = frozenset({Tag.TEXT, Tag.INTEGER})
     maximum: str
+    minimum: str = "0B"
 
     def wants(self) -> str:
         return "a size such as 1MiB"
 
     def parse(self, text: str) -> int:
-        size = parse_size(text)
-        if size > parse_size(self.maximum):
-            raise ValueError(f"must be at most {self.maximum}, found {text}")
+        size, least = parse_size(text), parse_size(self.minimum)
+        if not least <= size <= parse_size(self.maximum):
+            bounds = f"from {self.minimum} to {self.maximum}" if least else f"at most {self.maximum}"
+            raise ValueError(f"must be {bounds}, found {text}")
         return size
 
     def schema(self) -> Schema:
         pattern = r"^[0-9]{1,15}(B|KB|MB|GB|KiB|MiB|GiB)?$"
-        plain: Schema = {"type": "integer", "minimum": 0}
-        return {"anyOf": [{"type": "string", "pattern": pattern}, plain, INTERPOLATED], "x-maximum": self.maximum}
+        plain: Schema = {"type": "integer", "minimum": parse_size(self.minimum), "maximum": parse_size(self.maximum)}
+        bounds: Schema = {"x-minimum": self.minimum, "x-maximum": self.maximum}
+        return {"anyOf": [{"type": "string", "pattern": pattern}, plain, INTERPOLATED], **bounds}
 
     def write(self, value: int) -> object:
         return format_size(value)

@@ -8,7 +8,8 @@ from gateway.config.fields import CONFIG, ConfigFields
 from gateway.config.kinds import Reader
 from gateway.config.mistakes import ConfigErrors, Mistake, Place
 from gateway.config.model import Config
-from gateway.config.resolve import resolve_config, resolve_routes, resolve_upstream
+from gateway.config.resolve import resolve_config, resolve_routes
+from gateway.config.resolve_edges import resolve_upstream
 from gateway.config.shapes import Section
 from gateway.config.source import Node, SyntaxMistake, compose, position
 from gateway.config.warnings import find_warnings

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.config.mistakes import Mistake
+from gateway.core.headers import Forwarding
 from gateway.core.policy import Route
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -48,11 +49,69 @@ Listener: TypeAlias = TcpListener | UnixListener
 
 
 @dataclass(frozen=True, slots=True)
+class TlsServer:
+    """TLS on a listener. Paths are absolute; `key_file` is `cert_file` where one file holds both.
+
+    With `client_ca_file` every client needs a certificate from one of its authorities. `stamp` digests the files' contents: settings
+    that differ in nothing else mean a renewed certificate.
+    """
+
+    cert_file: str
+    key_file: str
+    client_ca_file: str | None
+    min_version: str
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class TlsClient:
+    """TLS toward an upstream. Paths are absolute; `cert_file` and `key_file` are both given or both None, and may be one file.
+
+    Without `ca_file` the system's authorities count; without `server_name` the target's own host is asked for and verified.
+    `stamp` is as in `TlsServer`.
+    """
+
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+    server_name: str | None
+    min_version: str
+    verify: bool
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
 class Admin:
-    """The admin listener. `token` is None only on a loopback listener."""
+    """The admin listener. `token` is None only on a loopback listener; `tls` None means plain HTTP."""
 
     listen: Listener
     token: str | None = field(default=None, repr=False, metadata={"secret": True})
+    tls: TlsServer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a client connection may take: time in each state, and size. `max_header_size` counts the whole head of a request.
+
+    `max_connections_per_address` 0 means no limit of its own.
+    """
+
+    header_timeout: float
+    body_timeout: float
+    send_timeout: float
+    idle_timeout: float
+    max_connections: int
+    max_connections_per_address: int
+    max_header_size: int
+    max_headers: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """`total` bounds the bodies that one process holds in memory; `spill_directory` None is the system's temporary directory."""
+
+    total: int
+    spill_directory: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +146,16 @@ class DrainSettings:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConfig:
-    """One upstream API. `url` is scheme, host and optional port, nothing else.
+    """One upstream API. Each of `targets` (one or more, distinct) is scheme, host and optional port, or `unix:/path`, nothing else.
 
-    `max_execution` is how long after its lease lapsed a request may still be running there.
+    `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the Host line as
+    received), `target` (each target's own) or the Host line's literal value. `tls` is None unless the targets are `https://`, and may
+    be None then too. A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `stream_idle` bounds
+    the silence in event streams and tunnels.
     """
 
     name: str
-    url: str
+    targets: tuple[str, ...]
     connect: float
     first_byte: float
     read_idle: float
@@ -101,19 +163,32 @@ class UpstreamConfig:
     max_execution: float
     keepalive: float
     max_connections: int
+    host: str
+    tls: TlsClient | None
+    failures: int
+    cooldown: float
+    stream_idle: float
+    slot_wait: float
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """One valid configuration file. `redis` None means Postgres alone; `warnings` are findings that do not stop anything.
 
-    `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`.
+    `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`. `name` is this
+    gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain HTTP.
     """
 
+    name: str
     listen: Listener
+    tls: TlsServer | None
     admin: Admin
     workers: int
     trusted_proxies: tuple[Network, ...]
+    forwarded: Forwarding
+    proxy_status: bool
+    client: ClientSettings
+    memory: MemorySettings
     postgres: PostgresSettings
     redis: RedisSettings | None
     digest_secret: bytes | None = field(repr=False, metadata={"secret": True})

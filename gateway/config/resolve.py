@@ -14,12 +14,12 @@ from gateway.config.fields import (
     PostgresFields,
     RedisFields,
     RouteFields,
-    TimeoutFields,
-    UpstreamFields,
 )
 from gateway.config.mistakes import Mistake
 from gateway.config.model import Admin, Config, DrainSettings, PostgresSettings, RedisSettings, UpstreamConfig
+from gateway.config.resolve_edges import resolve_client, resolve_memory, resolve_tls
 from gateway.config.shapes import Section
+from gateway.config.upstream_fields import UpstreamFields
 from gateway.core.policy import FingerprintPolicy, KeyPolicy, Limits, Policy, Route
 
 GUARDED_METHODS = ("POST", "PATCH")
@@ -35,21 +35,6 @@ class ResolvedRoute:
     route: Route
     section: Section
     idempotency: Section | None
-
-
-def resolve_upstream(name: str, section: Section) -> UpstreamConfig:
-    timeouts = section.sub(UpstreamFields.TIMEOUTS)
-    return UpstreamConfig(
-        name=name,
-        url=section.get(UpstreamFields.URL),
-        connect=timeouts.get(TimeoutFields.CONNECT),
-        first_byte=timeouts.get(TimeoutFields.FIRST_BYTE),
-        read_idle=timeouts.get(TimeoutFields.READ_IDLE),
-        total=timeouts.get(TimeoutFields.TOTAL),
-        max_execution=section.get(UpstreamFields.MAX_EXECUTION),
-        keepalive=section.get(UpstreamFields.KEEPALIVE),
-        max_connections=section.get(UpstreamFields.MAX_CONNECTIONS),
-    )
 
 
 def resolve_routes(root: Section, upstreams: Mapping[str, UpstreamConfig]) -> tuple[ResolvedRoute, ...]:
@@ -121,10 +106,16 @@ def resolve_config(
     dsn, allow_unsafe = postgres.get(PostgresFields.DSN), postgres.get(PostgresFields.ALLOW_UNSAFE)
     assert dsn is not None
     return Config(
+        name=root.get(ConfigFields.NAME),
         listen=root.get(ConfigFields.LISTEN),
-        admin=Admin(admin.get(AdminFields.LISTEN), admin.get(AdminFields.TOKEN)),
+        tls=resolve_tls(root, ConfigFields.TLS),
+        admin=Admin(admin.get(AdminFields.LISTEN), admin.get(AdminFields.TOKEN), resolve_tls(admin, AdminFields.TLS)),
         workers=root.get(ConfigFields.WORKERS),
         trusted_proxies=root.get(ConfigFields.TRUSTED_PROXIES),
+        forwarded=root.get(ConfigFields.FORWARDED),
+        proxy_status=root.get(ConfigFields.PROXY_STATUS),
+        client=resolve_client(root.sub(ConfigFields.CLIENT)),
+        memory=resolve_memory(root.sub(ConfigFields.MEMORY)),
         postgres=PostgresSettings(
             dsn=dsn,
             pool_size=postgres.get(PostgresFields.POOL_SIZE),

@@ -1,8 +1,14 @@
-"""The resolved routes as people read them."""
+"""The resolved routes as people read them, and the settings around them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from gateway.config.edge_fields import ClientFields, MemoryFields, TlsServerFields
+from gateway.config.fields import ConfigFields
+from gateway.config.model import Config, UpstreamConfig
+from gateway.config.shapes import Field, Struct
 from gateway.config.units import format_duration
+from gateway.config.upstream_fields import HealthFields, TimeoutFields, TlsClientFields, UpstreamFields
 from gateway.core.policy import InFlight, Route
 
 _HEADINGS = ("ROUTE", "METHODS", "PATH", "UPSTREAM", "SCOPE", "PRINCIPAL", "KEY", "IN FLIGHT", "LEASE", "RETENTION", "STORE OUTAGE")
@@ -10,8 +16,63 @@ _HEADINGS = ("ROUTE", "METHODS", "PATH", "UPSTREAM", "SCOPE", "PRINCIPAL", "KEY"
 
 def route_table(routes: Sequence[Route]) -> str:
     """One line a route, in matching order, under a line of headings. An unguarded route has dashes where its policy would be."""
-    rows = [_HEADINGS, *(_row(route) for route in routes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return _align([_HEADINGS, *(_row(route) for route in routes)])
+
+
+def settings_table(config: Config) -> str:
+    """What the file changes about the edges: one line a setting, by its path, under a line of headings. Empty if all is as by default."""
+    rows = list(_edges(config))
+    for upstream in config.upstreams.values():
+        rows += _upstream(f"upstreams.{upstream.name}", upstream)
+    return _align([("SETTING", "VALUE"), *rows]) if rows else ""
+
+
+def _edges(config: Config) -> Iterator[tuple[str, str]]:
+    yield from _changed("", config, ConfigFields.NAME, ConfigFields.TRUSTED_PROXIES, ConfigFields.FORWARDED, ConfigFields.PROXY_STATUS)
+    for path, tls in (("tls", config.tls), ("admin.tls", config.admin.tls)):
+        if tls is not None:
+            yield from _given(path, tls, TlsServerFields)
+    yield from _changed("client", config.client, *Struct.of(ClientFields).table)
+    yield from _changed("memory", config.memory, *Struct.of(MemoryFields).table)
+
+
+def _upstream(path: str, upstream: UpstreamConfig) -> Iterator[tuple[str, str]]:
+    names = UpstreamFields
+    if len(upstream.targets) > 1:
+        yield f"{path}.targets", " ".join(upstream.targets)
+    yield from _changed(path, upstream, names.HOST)
+    if upstream.tls is not None:
+        yield from _given(f"{path}.tls", upstream.tls, TlsClientFields)
+    yield from _changed(f"{path}.health", upstream, *Struct.of(HealthFields).table)
+    yield from _changed(f"{path}.timeouts", upstream, *Struct.of(TimeoutFields).table)
+    yield from _changed(path, upstream, names.MAX_EXECUTION, names.KEEPALIVE, names.MAX_CONNECTIONS, names.SLOT_WAIT)
+
+
+def _changed(path: str, owner: object, *fields: Field[Any]) -> Iterator[tuple[str, str]]:
+    """The fields whose value, the owner's attribute of the same name, is not the default."""
+    for field in fields:
+        value = getattr(owner, field.name)
+        if value != field.default:
+            yield f"{path}.{field.name}".lstrip("."), _shown(field, value)
+
+
+def _given(path: str, owner: object, namespace: type) -> Iterator[tuple[str, str]]:
+    for field in Struct.of(namespace).table:
+        value = getattr(owner, field.name)
+        if value is not None:
+            yield f"{path}.{field.name}", _shown(field, value)
+
+
+def _shown(field: Field[Any], value: object) -> str:
+    """As the file would say it."""
+    written = field.kind.write(value)
+    if isinstance(written, bool):
+        return str(written).lower()
+    return " ".join(written) if isinstance(written, list) else str(written)
+
+
+def _align(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 

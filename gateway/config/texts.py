@@ -13,16 +13,21 @@ from gateway.core.routes import parse_pattern
 NAME_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 METHOD_PATTERN = r"^[A-Z][A-Z0-9_-]{0,31}$"
+PSEUDONYM_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"
+TARGET_PATTERN = r"^(https?://|unix:/)"
 POINTER_PATTERN = r"^(/([^~/]|~[01])*)+$"
 MIN_SECRET = 16
 MAX_UNIX_PATH = 107  # sun_path of Linux holds 108 bytes with the closing NUL
 
 _NAME = re.compile(NAME_PATTERN[1:-1])
 _HEADER = re.compile(HEADER_PATTERN[1:-1])
+_PSEUDONYM = re.compile(PSEUDONYM_PATTERN[1:-1])
 _METHOD = re.compile(METHOD_PATTERN[1:-1])
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)+", re.DOTALL)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,253}")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+_DNS_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
 _URI_BASE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]*")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
@@ -43,6 +48,13 @@ def header_name(text: str) -> str:
     """RFC 9110 section 5.1."""
     if not _HEADER.fullmatch(text):
         raise ValueError(f'"{text[:70]}" is not a header name; use letters, digits and -')
+    return text
+
+
+def pseudonym(text: str) -> str:
+    """A name in Via (RFC 9110 section 7.6.3): a token. The length is ours."""
+    if not _PSEUDONYM.fullmatch(text):
+        raise ValueError(f'"{text[:70]}" is not a token; use 1 to 64 letters, digits, - _ and . as in edge-1')
     return text
 
 
@@ -82,14 +94,18 @@ def network(text: str) -> Network:
 def listener(text: str) -> Listener:
     """`host:port`, `[v6]:port` or `unix:/path`."""
     if text.startswith("unix:"):
-        path = text.removeprefix("unix:")
-        if not path.startswith("/") or len(path.encode()) > MAX_UNIX_PATH or "\0" in path:
-            raise ValueError(f"a Unix socket needs an absolute path of at most {MAX_UNIX_PATH} bytes, as in unix:/run/gateway.sock")
-        return UnixListener(path)
+        return UnixListener(_socket_path(text, "unix:/run/gateway.sock"))
     host, colon, port = text.rpartition(":")
     if not colon or not _PORT.fullmatch(port) or int(port) > 65535:
         raise ValueError(f'"{text[:70]}" is not a listen address; write host:port, [::1]:port or unix:/path')
     return TcpListener(_listen_host(host, port), int(port))
+
+
+def _socket_path(text: str, example: str) -> str:
+    path = text.removeprefix("unix:")
+    if not path.startswith("/") or len(path.encode()) > MAX_UNIX_PATH or "\0" in path:
+        raise ValueError(f"a Unix socket needs an absolute path of at most {MAX_UNIX_PATH} bytes, as in {example}")
+    return path
 
 
 def _listen_host(host: str, port: str) -> str:
@@ -113,10 +129,12 @@ def _listen_host(host: str, port: str) -> str:
 
 
 def upstream_url(text: str) -> str:
-    """`http(s)://host[:port]`, returned without a closing slash."""
+    """`http(s)://host[:port]`, returned without a closing slash, or `unix:/path`."""
+    if text.startswith("unix:"):
+        return f"unix:{_socket_path(text, 'unix:/run/api.sock')}"
     url = _split(text)
-    if url is None or url.scheme not in {"http", "https"} or not url.hostname:
-        raise ValueError("an upstream is http://host:port or https://host:port")
+    if url is None or url.scheme not in {"http", "https"} or not url.hostname or url.port == 0:
+        raise ValueError("an upstream is http://host:port, https://host:port or unix:/path")
     if url.username is not None or url.password is not None:
         raise ValueError("an upstream URL holds no credentials")
     if url.path not in {"", "/"} or url.query or url.fragment or "?" in text or "#" in text:
@@ -124,6 +142,41 @@ def upstream_url(text: str) -> str:
     if not _VISIBLE.fullmatch(text):
         raise ValueError("an upstream URL is ASCII without spaces; write an international host name in its xn-- form")
     return text.rstrip("/")
+
+
+def host_line(text: str) -> str:
+    """`forward`, `target`, or the value of a Host line (RFC 9110 section 7.2): a name or an address, and perhaps a port."""
+    if text.lower() in {"forward", "target"}:
+        if text != text.lower():
+            raise ValueError(f"write {text.lower()}, in small letters")
+        return text
+    found = _AUTHORITY.fullmatch(text)
+    if found is None or not _is_host(found["host"]) or not 1 <= int(found["port"] or 1) <= 65535:
+        raise ValueError(f'"{text[:70]}" is not a Host line; write forward, target, or a name such as api.example or api.example:8443')
+    return text
+
+
+def _is_host(text: str) -> bool:
+    if "%" in text:
+        return False
+    try:
+        if text.startswith("["):
+            ipaddress.IPv6Address(text[1:-1])
+        elif re.fullmatch(r"[0-9.]+", text):
+            ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return text.startswith("[") or _HOST.fullmatch(text) is not None
+
+
+def server_name(text: str) -> str | None:
+    """A name or an address as a certificate has it: no port, no brackets, no closing dot."""
+    try:
+        ipaddress.ip_address(text.replace("%", "?"))
+    except ValueError:
+        if text and not _DNS_NAME.fullmatch(text):
+            raise ValueError(f'"{text[:70]}" is not a name that a certificate could have; write for example api.example') from None
+    return text or None
 
 
 def postgres_dsn(text: str) -> str | None:

@@ -4,13 +4,16 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from gateway.config.fields import ConfigFields, FingerprintFields, IdempotencyFields, RouteFields, TimeoutFields, UpstreamFields
+from gateway.config.edge_warnings import warn_of_edges
+from gateway.config.fields import ConfigFields, FingerprintFields, IdempotencyFields, RouteFields
 from gateway.config.kinds import did_you_mean
 from gateway.config.mistakes import Place
-from gateway.config.model import Listener, TcpListener
+from gateway.config.model import Listener, UnixListener
 from gateway.config.resolve import ResolvedRoute
+from gateway.config.resolve_edges import targets_of
 from gateway.config.shapes import Section
 from gateway.config.units import format_duration
+from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
 from gateway.core.policy import BodyMode, InFlight, Policy
 
 SHORT_RETENTION = 3600.0
@@ -25,7 +28,7 @@ METHODS = frozenset(
 
 def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
     """Every warning once, also where several routes take it from `defaults`. `root` is the whole file."""
-    found = list(_warn_of_upstreams(root))
+    found = [*_warn_of_upstreams(root), *warn_of_edges(routes, root)]
     for one in routes:
         found += _warn_of_methods(one)
         if one.idempotency is not None and one.route.policy is not None:
@@ -45,8 +48,9 @@ def _warn_of_upstreams(root: Section) -> Iterator[tuple[Place, str]]:
     listen = root.get(ConfigFields.LISTEN)
     sections: Mapping[str, Section] = root.get(ConfigFields.UPSTREAMS) or {}
     for section in sections.values():
-        if _is_own(section.get(UpstreamFields.URL), listen):
-            yield section.place_of(UpstreamFields.URL), f"is the gateway's own listener, {listen}: requests would go round in a circle"
+        if any(_is_own(target, listen) for target in targets_of(section)):
+            place = section.place_of(UpstreamFields.URL if section.given(UpstreamFields.URL) else UpstreamFields.TARGETS)
+            yield place, f"is the gateway's own listener, {listen}: requests would go round in a circle"
         timeouts = section.sub(UpstreamFields.TIMEOUTS)
         total, first_byte = timeouts.get(TimeoutFields.TOTAL), timeouts.get(TimeoutFields.FIRST_BYTE)
         if total < first_byte:
@@ -59,9 +63,11 @@ def _warn_of_upstreams(root: Section) -> Iterator[tuple[Place, str]]:
 
 def _is_own(url: str, listen: Listener) -> bool:
     """Whether what connects to `url` on this machine surely or very likely reaches `listen`."""
+    if isinstance(listen, UnixListener) or url.startswith("unix:"):
+        return url == str(listen)
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    if not isinstance(listen, TcpListener) or port != listen.port:
+    if port != listen.port:
         return False
     wanted, bound = (parts.hostname or "").lower(), listen.host.lower()
     if wanted == bound:

@@ -4,6 +4,10 @@ Covered: scope name, method, raw path, raw query, media type, content coding, th
 Each part is length-prefixed, so that no two different requests share an input. With a digest secret it is an HMAC, so that a
 leaked table does not give bodies away to guessing. The version and the digest of the policy text are kept beside each record: a
 record is compared under its own. The client's JSON is never judged: what is not strict I-JSON counts as bytes, under another tag.
+
+A body longer than `LARGE_BODY` counts by its SHA-256, whatever its type (mode `none` aside): JSON pointers are not left out of it, and
+another spelling is another body. So a body need not be in memory to be judged, and where one process kept it and another spilled it to
+disk, both find the same fingerprint.
 """
 
 import hashlib
@@ -19,18 +23,45 @@ from gateway.core.scope import length_prefixed
 
 VERSION = 1
 
+LARGE_BODY = 1024 * 1024
+"""Bodies of more bytes than this count by their SHA-256. Part of version 1: another number is another version."""
+
 _DOMAIN = b"idempotency-gateway/fingerprint/1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyDigest:
+    """A body that is longer than `LARGE_BODY` and need not be at hand: its length, and its SHA-256 (32 bytes).
+
+    Raises ValueError for a shorter body, which counts by what is in it, and for a digest that is none.
+    """
+
+    length: int
+    sha256: bytes
+
+    def __post_init__(self) -> None:
+        if self.length <= LARGE_BODY:
+            raise ValueError(f"a body of {self.length} bytes counts by its bytes, not by their digest")
+        if len(self.sha256) != 32:
+            raise ValueError("a SHA-256 has 32 bytes")
+
+
+def digest_body(body: bytes) -> BodyDigest:
+    """What stands for a body longer than `LARGE_BODY`. Raises ValueError for a shorter one."""
+    return BodyDigest(len(body), hashlib.sha256(body).digest())
 
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class Content:
-    """The parts of a request that carry its meaning. `target` as received; `headers` in wire order."""
+    """The parts of a request that carry its meaning. `target` as received; `headers` in wire order. A `body` longer than `LARGE_BODY` and
+    its `BodyDigest` mean the same.
+    """
 
     scope: str
     method: str
     target: bytes
     headers: Headers
-    body: bytes
+    body: bytes | BodyDigest
 
 
 def policy_text(policy: FingerprintPolicy) -> str:
@@ -74,7 +105,7 @@ class Fingerprinter:
     keyed: hmac.HMAC | None
 
     def fingerprint(self, content: Content) -> Fingerprint:
-        """The request's fingerprint under this policy. Pure; its cost is linear in the body."""
+        """The request's fingerprint under this policy. Pure; its cost is linear in the body, nothing for a `BodyDigest`."""
         path, query, _ = split_target(content.target)
         media_type, coding, configured = self._fields(content.headers)
         tag, body = self._body(media_type, coding, content.body)
@@ -108,11 +139,15 @@ class Fingerprinter:
             configured += [name, b"%d" % len(extra[name]), *extra[name]]
         return b",".join(media_types), coding, configured
 
-    def _body(self, media_type: bytes, coding: bytes, body: bytes) -> tuple[bytes, bytes]:
+    def _body(self, media_type: bytes, coding: bytes, body: bytes | BodyDigest) -> tuple[bytes, bytes]:
         """The tag that says how the body was read, and what of it is covered."""
         mode = self.policy.body
         if mode is BodyMode.NONE:
             return b"none", b""
+        if isinstance(body, BodyDigest):
+            return b"sha256", body.sha256
+        if len(body) > LARGE_BODY:
+            return b"sha256", hashlib.sha256(body).digest()
         if mode is BodyMode.JSON or (mode is BodyMode.AUTO and not coding and _is_json(media_type)):
             canonical = canonicalise(body, self.policy.ignore)
             if canonical is not None:

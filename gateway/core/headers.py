@@ -1,59 +1,27 @@
-"""Which header fields cross the hop, which are stored, which are replayed. One table each, both directions (RFC 9110 section 7.6.1)."""
+"""Which header fields cross the hop, which are stored, which are replayed, in both directions (RFC 9110 section 7.6.1).
 
-from dataclasses import dataclass
-from functools import lru_cache
-
-from gateway.core.model import Headers
-
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"proxy-connection",
-        b"keep-alive",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"http2-settings",
-        b"proxy-authorization",
-        b"proxy-authenticate",
-    }
-)
-"""Fields about one connection. `Content-Length` is not among them, but each hop computes its own framing: see `FRAMING`."""
-
-FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-
-PER_EXCHANGE = frozenset(
-    {
-        b"set-cookie",
-        b"www-authenticate",
-        b"authentication-info",
-        b"retry-after",
-        b"ratelimit",
-        b"server-timing",
-        b"alt-svc",
-        b"traceparent",
-        b"tracestate",
-        b"via",
-        b"x-request-id",
-        b"request-id",
-    }
-)
-"""Fields that speak about one exchange, or hand out a session: passed on with the first answer, never stored."""
-
-PER_EXCHANGE_FAMILIES = (b"ratelimit-", b"x-ratelimit-", b"x-rate-limit-")
-"""Beginnings of names of which the same is true; everybody has a `Remaining-Something` of their own."""
-
-OURS = frozenset({b"idempotent-replayed", b"original-request"})
-"""Fields that only the gateway may send downstream; an upstream's own copies are removed."""
-
-FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip"})
-"""What hops before us say about the client; believed only from trusted proxies, else replaced. What a trusted proxy says cannot be
-nominated away: its client may have written the `Connection` line.
+The names are in `gateway.core.field_names`, one table for each fate.
 """
 
-ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-encoding", b"cookie"})
-"""Fields that naming them in `Connection` does not strip: they say what a request means, or whose it is."""
+import enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from gateway.core.field_names import (
+    ALWAYS_KEPT,
+    FORWARDED,
+    FORWARDED_FAMILIES,
+    FRAMING,
+    HOP_BY_HOP,
+    OURS,
+    PER_EXCHANGE,
+    PER_EXCHANGE_FAMILIES,
+    REPLACED,
+    WRITTEN,
+)
+from gateway.core.forwarded import closes_quotes, element, for_value
+from gateway.core.model import Headers
+from gateway.core.via import forwarders
 
 
 class Fields:
@@ -84,79 +52,133 @@ def wire_name(name: str) -> bytes:
     return name.lower().encode()
 
 
-VIA = b"1.1 idempotency-gateway"
-
-
 def nominated(headers: Headers) -> frozenset[bytes]:
-    """The lower-case field names that `Connection` lines nominate, all lines considered (an empty first line hides nothing)."""
-    names: set[bytes] = set()
-    for name, value in headers:
-        if len(name) == 10 and name.lower() == b"connection":
-            names.update(token.strip().lower() for token in value.split(b","))
-    names.discard(b"")
-    return frozenset(names)
+    """The lower-case field names that `Connection` lines nominate, all lines considered (an empty first line hides nothing).
+
+    The options `close`, `keep-alive` and `upgrade` are left out: fields of these names never cross a hop anyway.
+    """
+    return _names([value for name, value in headers if len(name) == 10 and name.lower() == b"connection"])
 
 
-def end_to_end(headers: Headers, keep: frozenset[bytes] = frozenset()) -> Headers:
-    """The fields that go on to the next hop: without hop-by-hop, nominated and framing fields. `keep` cannot be nominated away."""
-    dropped = HOP_BY_HOP | FRAMING | (nominated(headers) - keep)
-    return tuple([field for field in headers if field[0].lower() not in dropped])
+def _names(connection: list[bytes]) -> frozenset[bytes]:
+    names = {token.strip().lower() for value in connection if value not in _OPTIONS for token in value.split(b",")}
+    return frozenset(names - _OPTIONS) if names else _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """What this hop adds toward the upstream: who the peer is, and how it came in."""
+_NOTHING: frozenset[bytes] = frozenset()
+_OPTIONS = frozenset({b"", b"close", b"keep-alive", b"upgrade"})
+
+
+class Forwarding(enum.StrEnum):
+    """In which fields the upstream is told who the client is: the older `X-Forwarded-*`, `Forwarded` (RFC 7239), both, or neither."""
+
+    X_FORWARDED = "x-forwarded"
+    FORWARDED = "forwarded"
+    BOTH = "both"
+    NONE = "none"
+
+
+class Hop(NamedTuple):  # made for every request, and a frozen dataclass of this size takes three times as long to make
+    """What this hop adds toward the upstream: who the peer is, and how it came in.
+
+    `name` is this gateway's pseudonym in `Via`, a token; `version` is the HTTP version of the request as received, without `HTTP/`.
+    """
 
     peer: bytes
     scheme: bytes
     host: bytes
     trusted: bool
     request_id: bytes
+    forwarding: Forwarding = Forwarding.X_FORWARDED
+    name: bytes = b"idempotency-gateway"
+    version: bytes = b"1.1"
 
 
-def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = frozenset(), drop: frozenset[bytes] = frozenset()) -> Headers:
+def to_upstream(
+    headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, drop: frozenset[bytes] = _NOTHING, *, hops: int | None = None
+) -> Headers:
     """A client's fields as the upstream sees them: end-to-end ones as received, plus Host, Via, the forwarded family and the request id.
 
     Fields in `keep` cannot be nominated away, fields in `drop` are left out. From a peer that is no trusted proxy the
-    forwarded family is replaced, never appended to, so that no client can speak for another address (RFC 7239 section 8.1).
+    forwarded family is removed, so that no client can speak for another address (RFC 7239 section 8.1). What a trusted proxy says goes on
+    as it stands, except that the lines to which `hop.forwarding` has this hop append become one, in order (without lines of `Forwarded`
+    in which a quoted string is not closed). `hops` is what `hops_left` found, at least 1: `Max-Forwards` goes on with one less.
     """
-    named = nominated(headers)
-    gone = _NOT_TO_UPSTREAM | drop | (named - keep - ALWAYS_KEPT) if named or drop else _NOT_TO_UPSTREAM
+    handled = _HANDLED | drop if drop else _HANDLED
+    if hops is not None:
+        handled |= {b"max-forwards"}
+    connection: list[bytes] = []
     via: list[bytes] = []
-    chain: list[bytes] = []
+    said: dict[bytes, list[bytes]] = {}
     fields: list[tuple[bytes, bytes]] = [(b"Host", hop.host)]
     for field in headers:
         name = field[0].lower()
-        if name in FORWARDED:
-            if hop.trusted and name == b"x-forwarded-for":
-                chain += [field[1]] if field[1] else []
-            elif hop.trusted and name not in drop:
-                fields.append(field)
-        elif name == b"via":
-            via.append(field[1])
-        elif name not in gone:
+        if name not in handled and (name[0] != _X or not name.startswith(FORWARDED_FAMILIES)):
             fields.append(field)
-    fields.append((b"Via", b", ".join([*via, VIA])))
-    fields.append((b"X-Forwarded-For", b", ".join([*chain, hop.peer])))
-    if not (hop.trusted and first(headers, b"x-forwarded-proto")):
-        fields.append((b"X-Forwarded-Proto", hop.scheme))
-    if not (hop.trusted and first(headers, b"x-forwarded-host")):
-        fields.append((b"X-Forwarded-Host", hop.host))
+        elif name == b"connection":
+            connection += [] if field[1] in _OPTIONS else [field[1]]
+        elif name == b"via":
+            via += [field[1]] if field[1] else []
+        elif name == b"max-forwards" and hops is not None:
+            fields.append((field[0], b"%d" % max(0, hops - 1)))
+        elif name not in drop and _of_the_client(name) and _stands(name, field[1], hop, keep, said):
+            fields.append(field)
+    if connection and (gone := _names(connection) - keep - ALWAYS_KEPT):
+        gone = frozenset([name for name in gone if name not in handled and not _of_the_client(name)])
+        fields = [field for field in fields if field[0].lower() not in gone]
+    via.append(hop.version + b" " + hop.name)
+    fields.append((b"Via", b", ".join(via)))
+    _add_forwarded(fields, hop, said)
     fields.append((b"X-Request-Id", hop.request_id))
     return tuple(fields)
 
 
-_REPLACED = frozenset({b"host", b"expect", b"x-request-id"})
-"""Fields that are ours to write toward the upstream; we have answered `Expect` ourselves."""
+def _of_the_client(name: bytes) -> bool:
+    return name in FORWARDED or name.startswith(FORWARDED_FAMILIES)
 
-_NOT_TO_UPSTREAM = HOP_BY_HOP | FRAMING | _REPLACED
+
+def _stands(name: bytes, value: bytes, hop: Hop, keep: frozenset[bytes], said: dict[bytes, list[bytes]]) -> bool:
+    """Whether a field of the forwarded family goes on as it is. What a trusted proxy says in it is noted in `said`."""
+    if not hop.trusted:
+        return name in keep and name not in WRITTEN
+    if value:
+        said.setdefault(name, []).append(value)
+    return hop.forwarding not in _APPENDED.get(name, ())
+
+
+def _add_forwarded(fields: list[tuple[bytes, bytes]], hop: Hop, said: dict[bytes, list[bytes]]) -> None:
+    """What this hop says of the client, after what trusted hops `said` of it, by lower-case name."""
+    if hop.forwarding in _OLDER:
+        fields.append((b"X-Forwarded-For", b", ".join([*said.get(b"x-forwarded-for", ()), for_value(hop.peer)])))
+        if b"x-forwarded-proto" not in said:
+            fields.append((b"X-Forwarded-Proto", hop.scheme))
+        if b"x-forwarded-host" not in said:
+            fields.append((b"X-Forwarded-Host", hop.host))
+    if hop.forwarding in _NEWER:
+        elements = [value for value in said.get(b"forwarded", ()) if closes_quotes(value)]
+        fields.append((b"Forwarded", b", ".join([*elements, element(hop.peer, hop.host, hop.scheme)])))
+
+
+_OLDER = (Forwarding.X_FORWARDED, Forwarding.BOTH)
+_NEWER = (Forwarding.FORWARDED, Forwarding.BOTH)
+_APPENDED = {b"x-forwarded-for": _OLDER, b"forwarded": _NEWER}
+_HANDLED = HOP_BY_HOP | FRAMING | REPLACED | FORWARDED | {b""}
+_X = ord("x")
+
 _NOT_TO_CLIENT = HOP_BY_HOP | FRAMING | OURS
+_NOT_TO_CLIENT_BODILESS = _NOT_TO_CLIENT - {b"content-length"}
 
 
-def to_client(headers: Headers) -> Headers:
-    """An upstream's fields as the first answer carries them."""
+def to_client(headers: Headers, *, bodiless: bool = False) -> Headers:
+    """An upstream's fields as the first answer carries them, on every route: end-to-end ones as received, without marks that only we set.
+
+    What a response nominates goes, whatever it is (RFC 9110 section 7.6.1). `bodiless` is for answers to HEAD and for 304: their
+    `Content-Length` frames nothing, but says what a GET would have got (section 8.6), so it is kept.
+    """
     named = nominated(headers)
-    dropped = _NOT_TO_CLIENT | named if named else _NOT_TO_CLIENT
+    dropped = _NOT_TO_CLIENT_BODILESS if bodiless else _NOT_TO_CLIENT
+    if named:
+        dropped |= named
     return tuple([field for field in headers if field[0].lower() not in dropped])
 
 
@@ -175,3 +197,42 @@ def first(headers: Headers, name: bytes) -> bytes | None:
         if len(field) == len(name) and field.lower() == name:
             return value
     return None
+
+
+def looped(fields: Fields, name: bytes) -> bool:
+    """Whether a gateway of this name has forwarded the request before: `Via` has it, letter case aside (RFC 9110 section 7.6.3)."""
+    return fields.first(b"via") is not None and name.lower() in forwarders(fields.values(b"via"))
+
+
+def hops_left(method: str, fields: Fields) -> int | None:
+    """`Max-Forwards` of a TRACE or OPTIONS request (RFC 9110 section 7.6.2); 0 means that it is ours to answer.
+
+    None for other methods, and where there is no such field or not just one number. A huge number counts as the largest we know.
+    """
+    if method not in {"TRACE", "OPTIONS"}:
+        return None
+    values = fields.values(b"max-forwards")
+    if len(values) != 1 or not values[0].isdigit():
+        return None
+    digits = values[0].lstrip(b"0")
+    return int(digits or b"0") if len(digits) < len(str(_MAX_FORWARDS)) else _MAX_FORWARDS
+
+
+_MAX_FORWARDS = 1_000_000
+
+
+def upgrade_of(method: str, fields: Fields, version: bytes = b"1.1") -> bytes | None:
+    """The protocol that a client asks to switch to, if we go along: `websocket`, by GET, in HTTP/1.1 (RFC 6455 section 4.1).
+
+    `Connection` must nominate `upgrade` (RFC 9110 section 7.8). Whatever else is asked for, h2c among it, is not passed on.
+    """
+    if method != "GET" or version == b"1.0" or fields.first(b"upgrade") is None:
+        return None
+    if b"upgrade" not in _tokens(fields.values(b"connection")):
+        return None
+    return b"websocket" if b"websocket" in _tokens(fields.values(b"upgrade")) else None
+
+
+def _tokens(lines: list[bytes]) -> set[bytes]:
+    """The elements of a comma-separated list over all its lines, in lower case."""
+    return {token.strip(b" \t").lower() for line in lines for token in line.split(b",")}

@@ -51,7 +51,8 @@ class StoredResponse:
     """An upstream's answer as it is kept and replayed.
 
     `body` is None when it was not kept (over the route's cap, or it could not be stored); `body_length` and
-    `body_digest` (SHA-256) describe the full body even then.
+    `body_digest` (SHA-256) describe the full body even then, as the upstream sent it. `encoding` says how `body` is packed
+    (`gateway.core.packing`): stores carry both and never look inside. It is 0 when there is no body.
     """
 
     status: int
@@ -60,6 +61,7 @@ class StoredResponse:
     body: bytes | None
     body_length: int
     body_digest: bytes
+    encoding: int = 0
 
     def without_body(self) -> "StoredResponse":
         return StoredResponse(self.status, self.reason, self.headers, None, self.body_length, self.body_digest)

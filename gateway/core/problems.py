@@ -81,11 +81,11 @@ class Problem(enum.Enum):
     NO_ROUTE = ProblemType("no-route", 404, "No such route", "No route takes this method and path.")
     METHOD_REFUSED = ProblemType("method-refused", 405, "The method is not supported", "This proxy opens no tunnels.")
     HEADER_TOO_LARGE = ProblemType(
-        "header-too-large", 431, "The request head is too large", "The request line and the header fields are longer or more than are taken."
+        "header-too-large", 431, "The request head is too large", "The request line and the fields are longer or more than are taken."
     )
     BAD_REQUEST = ProblemType("bad-request", 400, "The request is malformed", "The request is not well-formed HTTP.")
     CODING_UNSUPPORTED = ProblemType(
-        "transfer-coding-unsupported", 501, "The transfer coding is not supported", "Send the body under a Content-Length, or chunked alone."
+        "coding-unsupported", 501, "The transfer coding is not supported", "Send the body under a Content-Length, or chunked."
     )
     VERSION_UNSUPPORTED = ProblemType("version-unsupported", 505, "The HTTP version is not supported", "Use HTTP/1.1 or HTTP/1.0.")
     EXPECTATION_FAILED = ProblemType(
@@ -98,7 +98,7 @@ class Problem(enum.Enum):
         "proxy-loop",
         502,
         "The request came back to where it was",
-        "This gateway has forwarded this request before. Gateways that are chained on purpose need different names (`name` in the configuration).",
+        "This gateway has forwarded this request before. Gateways that are chained on purpose need different names (`name`).",
     )
     TOO_MANY_CONNECTIONS = ProblemType(
         "too-many-connections", 503, "There are too many connections", "Nothing was executed. Repeat this request later with the same key."

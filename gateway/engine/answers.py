@@ -2,34 +2,44 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.core.decision import Label
 from gateway.core.model import Headers
 from gateway.core.problems import Problem
+from gateway.ports import Body, Tunnel
 
 
 class Passed(NamedTuple):  # here and below: one for every request, and made in a third of a frozen dataclass's time
-    """A whole response from the upstream, hop-by-hop fields already gone. `headers` carry no framing fields."""
+    """A whole response from the upstream, hop-by-hop fields already gone. `headers` carry no framing fields, but for what has no body."""
 
     status: int
     reason: bytes
     headers: Headers
-    body: bytes
+    body: bytes | Body
+
+
+class Streams(Protocol):
+    """A body that goes out as it comes."""
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Ends normally only if the answer may end normally; raises `RelayCut` otherwise. To be closed if it is not read to its end."""
+        ...
+
+    def close(self) -> None:
+        """Nobody will read any (more) of it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """A response that goes out as it comes. `chunks` ends normally only if the answer may end normally; it raises `RelayCut` otherwise.
-
-    `length` is the announced length of the body, None if it is not known beforehand.
-    """
+    """A response that goes out as it comes. `length` is the announced length of the body, None if it is not known beforehand."""
 
     status: int
     reason: bytes
     headers: Headers
     length: int | None
-    chunks: AsyncIterator[bytes]
+    body: Streams
 
 
 class Replayed(NamedTuple):
@@ -38,26 +48,40 @@ class Replayed(NamedTuple):
     status: int
     reason: bytes
     headers: Headers
-    body: bytes
+    body: bytes | Body
     original_request: str
 
 
 @dataclass(frozen=True, slots=True)
+class Switched:
+    """A 101 response: from here on the connection belongs to another protocol."""
+
+    status: int
+    reason: bytes
+    headers: Headers
+    tunnel: Tunnel
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """A problem document. `status` overrides the problem's usual one; `retry_after` is whole seconds; `members` are extension members."""
+    """A problem document. `status` overrides the problem's usual one; `retry_after` is whole seconds; `members` are extension members.
+
+    `cause` is the word of a `NotSentReason` or `DoubtReason` where the upstream is behind it.
+    """
 
     problem: Problem
     status: int | None = None
     retry_after: int | None = None
     detail: str | None = None
     members: Mapping[str, object] = field(default_factory=dict)
+    cause: str | None = None
 
     @property
     def final_status(self) -> int:
         return self.problem.value.status if self.status is None else self.status
 
 
-Answer: TypeAlias = Passed | Relayed | Replayed | Refused
+Answer: TypeAlias = Passed | Relayed | Replayed | Switched | Refused
 
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much
@@ -72,7 +96,3 @@ class Reply:
     store_seconds: float = 0.0
     upstream_seconds: float | None = None
     upstream_status: int | None = None
-
-
-class RelayCut(Exception):
-    """The transfer must be cut short of its end: its record did not become what the bytes say."""

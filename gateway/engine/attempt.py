@@ -11,34 +11,32 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 """
 
 import asyncio
+import contextlib
 import hashlib
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
-from gateway.core.decision import Complete, Doubt, Label, Release, Settlement, settlement_name
+from gateway.core.decision import RETRY_AFTER_MAX, Complete, Doubt, Label, Release, Settlement, settlement_name
 from gateway.core.headers import first, to_client, to_store
 from gateway.core.model import Headers, Lease, Status, StoredResponse
 from gateway.core.problems import Problem
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
-from gateway.engine.leases import LeaseKeeper
-from gateway.engine.relay import BUFFER_BYTES, Relay
+from gateway.engine.keeping import INLINE, LARGE, keep, recall
 from gateway.engine.request import GuardedRequest
+from gateway.engine.tools import Tools
 from gateway.ports import (
-    Clock,
     DoubtReason,
     InDoubt,
     NotSent,
     NotSentReason,
-    Observer,
-    Randomness,
     Settled,
-    Store,
+    Spool,
     StoreUnavailable,
     Transition,
     Upstream,
-    UpstreamRequest,
     UpstreamResponse,
 )
 
@@ -50,21 +48,11 @@ SETTLE_BACKOFF_MAX = 2.0
 _UNREACHABLE = {
     NotSentReason.CONNECT_TIMEOUT: 504,
     NotSentReason.NO_SLOT: 503,
+    NotSentReason.CIRCUIT_OPEN: 503,
     NotSentReason.LEASE_LAPSED: 503,
     NotSentReason.SHUTTING_DOWN: 503,
 }
-_TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReason.TOTAL_TIMEOUT}
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What an attempt works with; the same for all attempts of a process."""
-
-    store: Store
-    clock: Clock
-    randomness: Randomness
-    observer: Observer
-    keeper: LeaseKeeper
+TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReason.TOTAL_TIMEOUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +62,24 @@ class _Response:
     status: int
     reason: bytes
     headers: Headers
-    body: bytes | None
+    body: bytes | Spool | None
     length: int
     digest: bytes
 
-    def stored(self) -> StoredResponse:
-        return StoredResponse(self.status, self.reason, to_store(self.headers), self.body, self.length, self.digest)
+    def stored(self, body: bytes | None) -> StoredResponse:
+        return StoredResponse(self.status, self.reason, to_store(self.headers), body, self.length, self.digest)
 
 
 _Failure: TypeAlias = NotSent | InDoubt
+
+
+def unreachable(failure: NotSent) -> Refused:
+    """What a client is told when nothing of its request was sent."""
+    retry_after = 1 if failure.retry_after is None else min(RETRY_AFTER_MAX, max(1, math.ceil(failure.retry_after)))
+    reason = failure.reason
+    return Refused(
+        Problem.UPSTREAM_UNREACHABLE, _UNREACHABLE.get(reason), retry_after, members={"reason": reason.value}, cause=reason.value
+    )
 
 
 class Attempt:
@@ -99,7 +96,8 @@ class Attempt:
         self._upstream = upstream
         self._store_seconds = store_seconds
         self._label = Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
-        self._relay: Relay | None = None
+        self._spool: Spool | None = None
+        self._relaying = False
         self._held_back = b""
         self._upstream_seconds = 0.0
         self._upstream_status: int | None = None
@@ -116,8 +114,10 @@ class Attempt:
             await self._settle(outcome)
         finally:
             self._tools.keeper.drop(self._lease)
-            if self._relay is not None and not self._relay.ended:
-                self._relay.cut()
+            if self._spool is not None:
+                if not self._spool.ended:
+                    self._spool.cut()
+                self._spool.close()
             self.give_up()
 
     @property
@@ -141,7 +141,7 @@ class Attempt:
         started = self._tools.clock.boottime()
         self._executing = True
         try:
-            response = await self._upstream.send(self._upstream_request(), lambda: self._tools.keeper.trusted(self._lease))
+            response = await self._upstream.send(self._request.to_send(), lambda: self._tools.keeper.trusted(self._lease))
             try:
                 self._upstream_status = response.status
                 return await self._read(response)
@@ -156,45 +156,51 @@ class Attempt:
             return InDoubt(DoubtReason.GATEWAY_ERROR)
         finally:
             self._executing = False
+            self._request.close()
             self._upstream_seconds = self._tools.clock.boottime() - started
             self._tools.observer.upstream_answered(self._request.route_id, self._upstream_status, self._upstream_seconds)
 
-    def _upstream_request(self) -> UpstreamRequest:
-        request = self._request
-        framed = first(request.headers, b"content-length") is not None or first(request.headers, b"transfer-encoding") is not None
-        return UpstreamRequest(request.method.encode(), request.target, request.forward(), request.body, frame_empty=framed)
-
     async def _read(self, response: UpstreamResponse) -> _Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
-        policy = self._request.policy
-        headers = to_client(response.headers)
+        bodiless = self._request.method == "HEAD" or response.status in {204, 304}
+        headers = to_client(response.headers, bodiless=bodiless)
         if first(headers, b"date") is None:
             headers += ((b"Date", self._tools.clock.http_date()),)
-        cap = policy.limits.response_body
-        body = None if policy.stream else await response.read(cap)
+        # An answer without a body has no last piece that could wait for the commit: it waits itself.
+        stream = self._request.policy.stream and not bodiless
+        body = None if stream else await response.read(min(INLINE, self._request.policy.limits.response_body))
         if body is not None:
             return _Response(response.status, response.reason, headers, body, len(body), hashlib.sha256(body).digest())
-        return await self._relay_body(response, headers, cap)
+        return await self._spool_body(response, headers)
 
-    async def _relay_body(self, response: UpstreamResponse, headers: Headers, cap: int) -> _Response:
-        """Let the answer out as it comes, all but its last piece, which waits for the commit; keep it if it is at most `cap` bytes long."""
-        pieces: list[bytes] = []
+    async def _spool_body(self, response: UpstreamResponse, headers: Headers) -> _Response:
+        """Read at the upstream's pace, whatever the client's. A relayed answer leaves as it comes, all but its last piece, which waits
+        for the commit.
+        """
+        cap = self._request.policy.limits.response_body
+        spool = self._spool = self._tools.memory.spool()
+        if self._request.policy.stream or (response.content_length or 0) > cap:
+            self._relay(response, headers, spool)
         length, digest = 0, hashlib.sha256()
-        relay = self._relay = Relay(BUFFER_BYTES if self._request.policy.stream else BUFFER_BYTES + cap)
-        self._answer(Relayed(response.status, response.reason, headers, response.content_length, relay.chunks()), None)
         async for chunk in response.chunks():
             if not chunk:
                 continue  # the piece that is held back until the commit must be a real one
             length += len(chunk)
             digest.update(chunk)
-            relay.push(self._held_back)
+            if length > cap:
+                self._relay(response, headers, spool)
+                spool.let_go()
+            await spool.write(self._held_back)
             self._held_back = chunk
-            if length <= cap:
-                pieces.append(chunk)
-            else:
-                pieces.clear()
-        body = b"".join(pieces) if length <= cap else None
+        if not self._relaying:
+            spool.end(self._held_back)
+        body = spool if length <= cap else None
         return _Response(response.status, response.reason, headers, body, length, digest.digest())
+
+    def _relay(self, response: UpstreamResponse, headers: Headers, spool: Spool) -> None:
+        if not self._relaying:
+            self._relaying = True
+            self._answer(Relayed(response.status, response.reason, headers, response.content_length, spool), None)
 
     # ---- settle
 
@@ -203,7 +209,7 @@ class Attempt:
         answer = self._first_answer(outcome)
         patience = asyncio.get_running_loop().call_later(self._request.policy.settle_timeout, self._let_go, answer, None)
         try:
-            transition = await self._until_answered(self._write(settlement, outcome))
+            transition = await self._record(settlement, outcome)
         finally:
             patience.cancel()
         self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
@@ -213,20 +219,41 @@ class Attempt:
             self._tools.observer.stale_write(settlement_name(settlement))
             await self._answer_stale(outcome)
 
-    def _write(self, settlement: Settlement, outcome: _Response | _Failure) -> Callable[[], Awaitable[Settled]]:
-        """The statement that settles in the authority."""
+    async def _record(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
+        """Settle in the authority."""
         policy, lease, store = self._request.policy, self._lease, self._tools.store
         match settlement:
             case Complete():
                 assert isinstance(outcome, _Response), "only a response completes"
-                stored = outcome.stored()
-                return lambda: store.complete(lease, stored, policy.retention)
+                return await self._complete(outcome)
             case Release(reason):
-                return lambda: store.release(lease, reason, policy.retention)
+                return await self._until_answered(lambda: store.release(lease, reason, policy.retention))
             case Doubt(reason):
-                return lambda: store.doubt(lease, reason)
+                return await self._until_answered(lambda: store.doubt(lease, reason))
             case _:
                 assert_never(settlement)
+
+    async def _complete(self, outcome: _Response) -> Transition:
+        tools, policy, lease, body = self._tools, self._request.policy, self._lease, outcome.body
+        if body is None or isinstance(body, bytes):
+            stored = await keep(tools, outcome.stored(body))
+            return await self._until_answered(lambda: tools.store.complete(lease, stored, policy.retention))
+        async with tools.large if outcome.length > LARGE else contextlib.nullcontext():
+            tools.memory.take(outcome.length)
+            try:
+                large = await keep(tools, outcome.stored(await self._whole(body)))
+                return await self._until_answered(lambda: tools.store.complete(lease, large, policy.retention))
+            finally:
+                tools.memory.give(outcome.length)
+
+    async def _whole(self, body: Spool) -> bytes | None:
+        """A spooled body in one piece. None if the disk has lost it: then the record completes without it."""
+        try:
+            whole = await body.load()
+        except OSError as error:
+            self._tools.observer.background_failed("attempt", error)
+            return None
+        return whole if body.ended else whole + self._held_back
 
     async def _until_answered(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
         """Again and again until the authority answers. Repeating is harmless: the owner token tells our own write."""
@@ -243,8 +270,8 @@ class Attempt:
 
         Stored in this very record, that is: under its key another operation may have begun a new life since.
         """
-        if self._relay is not None:
-            self._relay.cut()
+        if self._relaying and self._spool is not None:
+            self._spool.cut()
         if self.reply.done():
             return
         try:
@@ -253,7 +280,8 @@ class Attempt:
             found = None
         kept = None if found is None or found.record_id != self._lease.record_id else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
-            self._answer(Replayed(kept.status, kept.reason, kept.headers, kept.body, found.request_id), None)
+            body = await recall(self._tools, kept)
+            self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id), None)
         else:
             self._answer(self._unknown_answer(outcome), None)
 
@@ -264,31 +292,32 @@ class Attempt:
             case _Response(status, reason, headers, body):
                 return Passed(status, reason, headers, body or b"")
             case NotSent():
-                exact = _UNREACHABLE.get(outcome.reason)
-                return Refused(Problem.UPSTREAM_UNREACHABLE, exact, retry_after=1, members={"reason": outcome.reason.value})
+                return unreachable(outcome)
             case InDoubt():
                 return self._unknown_answer(outcome)
             case _:
                 assert_never(outcome)
 
     def _unknown_answer(self, outcome: _Response | _Failure | None) -> Refused:
-        timed_out = isinstance(outcome, InDoubt) and outcome.reason in _TIMEOUTS
-        return Refused(Problem.OUTCOME_UNKNOWN, 504 if timed_out else 502)
+        reason = outcome.reason if isinstance(outcome, InDoubt) else None
+        return Refused(Problem.OUTCOME_UNKNOWN, 504 if reason in TIMEOUTS else 502, cause=reason and reason.value)
 
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""
-        if self._relay is None:
+        spool = self._spool
+        if not self._relaying or spool is None:
             self._answer(answer, settlement, COMMIT_UNCONFIRMED if settlement is None else None)
-        elif isinstance(answer, Passed):
-            self._relay.push(self._held_back)
-            self._held_back = b""
-            self._relay.end()
-        else:
-            self._relay.cut()
+        elif not isinstance(answer, Passed):
+            spool.cut()
+        elif not spool.ended:
+            spool.end(self._held_back)
 
     def _answer(self, answer: Answer, settlement: Settlement | None, unsettled: str | None = None) -> None:
         if self.reply.done():
             return
+        spool = self._spool
+        if spool is not None and isinstance(answer, Passed | Relayed) and answer.body is spool:
+            spool.hold()  # the reader's; ours ends with the attempt
         name, reason = (settlement_name(settlement), settlement.reason) if settlement is not None else (None, unsettled)
         reply = Reply(
             self._label,

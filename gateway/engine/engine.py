@@ -27,9 +27,11 @@ from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, St
 from gateway.core.policy import InFlight, OnStoreOutage
 from gateway.core.problems import Problem
 from gateway.engine.answers import Refused, Replayed, Reply
-from gateway.engine.attempt import Attempt, Tools
+from gateway.engine.attempt import Attempt
 from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.keeping import recall
 from gateway.engine.request import GuardedRequest
+from gateway.engine.tools import Tools
 from gateway.engine.unprotected import forward_unprotected
 from gateway.ports import StoreUnavailable, Swept, Transition, Upstream
 
@@ -67,23 +69,30 @@ class Engine:
         self._fingerprints = fingerprints
 
     async def handle(self, request: GuardedRequest) -> Reply:
-        """Answer one request. Raises nothing; a cancelled call leaves a running attempt alone."""
+        """Answer one request. Raises nothing; a cancelled call leaves a running attempt alone.
+
+        The request is closed as soon as nobody needs its body.
+        """
         clock = self._tools.clock
         started = clock.boottime()
         upstream = self._upstreams[request.upstream]  # before anything is reserved: a reload may take it out of the map meanwhile
+        attempt: Attempt | None = None
         try:
             found = await self._resolve(request)
+            store_seconds = clock.boottime() - started
+            if isinstance(found, Reply):
+                found.store_seconds = store_seconds
+                return found
+            attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds)
         except StoreUnavailable as unavailable:
             if request.policy.on_store_outage is OnStoreOutage.FORWARD and not unavailable.may_have_landed:
                 return await forward_unprotected(self._tools, request, upstream)
             return Reply(
                 Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=clock.boottime() - started
             )
-        store_seconds = clock.boottime() - started
-        if isinstance(found, Reply):
-            found.store_seconds = store_seconds
-            return found
-        attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds)
+        finally:
+            if attempt is None:
+                request.close()
         if self._closing:
             attempt.stop()
         self._running[request.key] = attempt
@@ -127,8 +136,20 @@ class Engine:
                 return None
             case InProgress() if request.policy.in_flight is InFlight.WAIT and self._waiters < MAX_WAITERS:
                 return await self._wait(request, sent)
+            case Replay():
+                return await self._replay(decision)
             case _:
                 return answer_found(decision)
+
+    async def _replay(self, decision: Replay) -> Reply:
+        """The stored answer. One that cannot be unpacked is told like a record that cannot be read: never guessed at, never run again."""
+        response = decision.response
+        try:
+            body = await recall(self._tools, response)
+        except ValueError as error:
+            self._tools.observer.background_failed("replay", error)
+            return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
+        return Reply(Label.REPLAY, Replayed(response.status, response.reason, response.headers, body, decision.found.request_id))
 
     async def _lapse(self, request: GuardedRequest, found: Record) -> None:
         """What the sweeper would do, found on the way: counted and logged like its own finds."""
@@ -238,6 +259,8 @@ class Engine:
                     await self._lapse(request, found)
                 elif isinstance(decision, Claim):
                     break
+                elif isinstance(decision, Replay):
+                    return await self._replay(decision)
                 elif not isinstance(decision, InProgress):
                     return answer_found(decision)
         finally:
@@ -302,11 +325,8 @@ class Engine:
 
 
 def answer_found(decision: Decision) -> Reply:
-    """The answer to a decision that executes nothing."""
+    """The answer to a decision that asks nothing more of anybody."""
     match decision:
-        case Replay(found, response):
-            body = response.body or b""
-            return Reply(Label.REPLAY, Replayed(response.status, response.reason, response.headers, body, found.request_id))
         case ReplayWithoutBody(_, response):
             members = {
                 "original_status": response.status,
@@ -326,7 +346,7 @@ def answer_found(decision: Decision) -> Reply:
         case Unreadable():
             detail = "This record was written by a newer version of the gateway, which alone can compare requests with it."
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=detail))
-        case Claim() | Lapse():
-            raise AssertionError("claims and lapses are carried out, not answered")
+        case Replay() | Claim() | Lapse():
+            raise AssertionError("replays, claims and lapses are carried out")
         case _:
             assert_never(decision)

@@ -44,6 +44,7 @@ def access_line(exchange: Exchange) -> bytes:
         "request_bytes": exchange.request_bytes,
         "response_bytes": exchange.response_bytes,
         "client_gone": exchange.client_gone,
+        "client": exchange.client,
     }
     try:
         return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)

@@ -69,6 +69,13 @@ class Families:
         )
         self.build_info = self._gauge("build_info", "1, with the versions that run.", "livemax", "version", "python")
         self.malformed_requests = self._counter("malformed_requests", "Requests that were no well-formed HTTP.")
+        self.refused_connections = self._counter(
+            "refused_connections", "Connections closed before a request was whole: too slow, or too many.", "reason"
+        )
+        self.memory_held = self._gauge("memory_held_bytes", "Bodies held in memory, of those that count.", "livesum")
+        self.target_up = self._gauge(
+            "upstream_target_up", "0 while a target is left alone after failures.", "livemin", "upstream", "target"
+        )
         self.background_failures = self._counter("background_failures", "Failures of background work.", "task")
         self.log_lines_dropped = self._counter("access_log_dropped_lines", "Access log lines dropped because their reader stalled.")
 

@@ -3,7 +3,7 @@
 import logging
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gateway import __version__
 from gateway.core.model import Status
@@ -35,6 +35,7 @@ class MetricsObserver:
         self._routes: dict[str, RouteSeries] = {}
         self._other = RouteSeries(families, sets.OTHER)
         self._failures = {task: families.background_failures.labels(task) for task in (*sets.TASKS, sets.OTHER)}
+        self._refusals = {reason: families.refused_connections.labels(reason) for reason in sets.REFUSALS}
         self._failure_lines = _Quiet(FAILURE_LOG_SECONDS)
         self._records = {status: families.records.labels(status.value) for status in Status}
         self._series(sets.UNMATCHED).extend(None)
@@ -80,6 +81,34 @@ class MetricsObserver:
     def malformed_request(self) -> None:
         """A client sent what is no well-formed HTTP, and was refused before it had a route."""
         self._families.malformed_requests.inc()
+
+    def refused_client(self, reason: str) -> None:
+        """A connection was refused, or closed before a request was whole. What is too large counts as malformed."""
+        if reason in self._refusals:
+            self._refusals[reason].inc()
+        else:
+            self.malformed_request()
+
+    def memory_held(self, size: int) -> None:
+        """How many bytes of bodies this process holds."""
+        self._families.memory_held.set(size)
+
+    # ---- upstreams
+
+    def update_targets(self, upstreams: Mapping[str, Sequence[str]]) -> None:
+        """Take over the targets of a configuration, all of them up."""
+        for upstream, targets in upstreams.items():
+            for target in targets:
+                self._families.target_up.labels(upstream, target).set(1)
+
+    def target_changed(self, upstream: str, target: str, *, healthy: bool) -> None:
+        """A target failed too often and is left alone, or answers again."""
+        self._families.target_up.labels(upstream, target).set(healthy)
+        fields = {"upstream": upstream, "target": target}
+        if healthy:
+            _log.warning("A target answers again", extra=fields)
+        else:
+            _log.warning("A target failed too often and is left alone for a while", extra=fields)
 
     def settled(self, route: str, settlement: str, reason: str) -> None:
         self._routes.get(route, self._other).settled(settlement, reason).inc()

@@ -26,7 +26,9 @@ STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready"
 """The words of `gateway.ports.StoreUnavailable`."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "sweep", "reap", "count", "renew")
+TASKS = ("attempt", "replay", "sweep", "reap", "count", "renew")
+REFUSALS = ("header_timeout", "too_many_connections")
+"""Why a connection is closed before a request is whole, but for what is malformed."""
 
 _UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET, Label.REFUSED_REQUEST, Label.OVERLOADED)
 _STATUS = "status_"

@@ -1,11 +1,20 @@
 """Reading a client's request body."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from aiohttp import ClientError, web
 from aiohttp.web_request import BaseRequest
 
+from gateway.core.fingerprint import LARGE_BODY
+from gateway.engine.request import Held
+from gateway.ports import Body, Memory
 from gateway.wire import CONTINUE
+
+SMALL = 64 * 1024
+"""Bodies up to this size are not counted: every connection may have that much. Larger ones are, and above `LARGE_BODY` they go to disk
+while they are hashed.
+"""
 
 _BROKEN = (ClientError, web.RequestPayloadError, ConnectionError)
 
@@ -14,8 +23,35 @@ class ClientGone(Exception):
     """The client hung up, or broke its own framing, before its request was whole: there was no request (RFC 9112 section 8)."""
 
 
+class ClientSilent(Exception):
+    """The client has sent nothing of its body for too long."""
+
+
 class BodyTooLarge(Exception):
     """The body has more bytes than the route takes."""
+
+
+class MemoryFull(Exception):
+    """The process holds as much as it may: the body is not taken."""
+
+
+class Counted:
+    """Counted memory that one request holds."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        self._memory.take(size)
+        self._size += size
+
+    def close(self) -> None:
+        self._memory.give(self._size)
+        self._size = 0
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def expect_continue(request: BaseRequest, expected: bytes | None) -> None:
@@ -29,35 +65,75 @@ def expect_continue(request: BaseRequest, expected: bytes | None) -> None:
         request.transport.write(CONTINUE)
 
 
-async def read_body(request: BaseRequest, limit: int) -> bytes:
-    """The whole body. Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole."""
+async def read_body(request: BaseRequest, limit: int, silence: float, memory: Memory) -> tuple[bytes | Body, Held | None]:
+    """The whole body, and what holds it, to be closed by its owner.
+
+    Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole, `ClientSilent` after `silence`
+    seconds without a byte, `MemoryFull` if the process cannot hold it.
+    """
     if not request.body_exists:
-        return b""
+        return b"", None
     content = request.content
     body = b""
     pieces: list[bytes] = []
     size = 0
+    counted: Counted | None = None
+    while not content.at_eof():
+        body = await _next(request, silence)
+        size += len(body)
+        if size > limit:
+            raise BodyTooLarge
+        pieces.append(body)
+        if size > SMALL:
+            if memory.full:
+                raise MemoryFull
+            if size > LARGE_BODY:
+                return await _spill(request, limit, silence, memory, pieces)
+            counted = counted or Counted(memory)
+            counted.grow(len(body))
+    return body if size == len(body) else b"".join(pieces), counted
+
+
+async def _spill(request: BaseRequest, limit: int, silence: float, memory: Memory, pieces: list[bytes]) -> tuple[Body, Held]:
+    """Go on reading into a file."""
+    content, spool = request.content, memory.spool()
     try:
+        for piece in pieces:
+            await spool.write(piece)
+        pieces.clear()
         while not content.at_eof():
-            body = await content.readany()
-            size += len(body)
-            if size > limit:
+            piece = await _next(request, silence)
+            if spool.length + len(piece) > limit:
                 raise BodyTooLarge
-            pieces.append(body)
-    except _BROKEN as error:
-        raise ClientGone from error
-    return body if size == len(body) else b"".join(pieces)
+            await spool.write(piece)
+        spool.end()
+    except BaseException:
+        spool.close()
+        raise
+    return spool, spool
 
 
-async def stream_body(request: BaseRequest) -> AsyncIterator[bytes]:
-    """The body in pieces as they come, with backpressure on the client."""
+async def stream_body(request: BaseRequest, silence: float) -> AsyncIterator[bytes]:
+    """The body in pieces as they come, with backpressure on the client. Raises like `read_body`."""
+    content = request.content
+    while True:
+        chunk = await _next(request, silence)
+        if chunk:
+            yield chunk
+        if content.at_eof():
+            return
+
+
+async def _next(request: BaseRequest, silence: float) -> bytes:
+    """What has arrived, waiting for it at most `silence` seconds. Empty only at the end."""
     content = request.content
     try:
-        while True:
-            chunk = await content.readany()
-            if chunk:
-                yield chunk
-            if content.at_eof():
-                return
+        piece = content.read_nowait()  # a timer for each piece would cost as much as the piece
+        if piece or content.at_eof():
+            return piece
+        async with asyncio.timeout(silence):
+            return await content.readany()
+    except TimeoutError as error:
+        raise ClientSilent from error
     except _BROKEN as error:
         raise ClientGone from error

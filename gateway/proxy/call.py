@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from aiohttp.web_request import BaseRequest
 
+from gateway.core.client_address import client_address
 from gateway.core.headers import Fields, Hop
 from gateway.core.routes import split_target
+from gateway.proxy.client_connection import ClientConnection
 from gateway.proxy.routing import UNMATCHED, Routing
 
 _AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
@@ -32,11 +34,26 @@ class Call:
         """The origin-form that is forwarded, byte for byte."""
         return split_target(self.raw)[2]
 
+    @property
+    def connection(self) -> ClientConnection:
+        """The client's connection, which is always one of our listener's."""
+        connection = self.request.protocol
+        assert isinstance(connection, ClientConnection)
+        return connection
+
+    def client(self) -> str | None:
+        """The nearest address that is no trusted proxy, for logs; None on a unix socket that no trusted word has come through."""
+        peer, routing = self.connection.address, self.routing
+        if peer is None or not routing.trusted_proxies:
+            return peer
+        return client_address(self.fields, peer, routing.trusts, routing.edge.forwarding)
+
     def hop(self) -> Hop:
         """What this hop tells the upstream about the client. Host follows the target where that names one (RFC 9112 section 3.2.2)."""
-        peer = self.request.protocol.peername  # which asks the kernel once for each connection
-        address = peer[0] if isinstance(peer, tuple) else "unix"
+        address = self.connection.address or "unix"
         absolute = None if self.raw.startswith(b"/") else _AUTHORITY.match(self.raw)
         host = absolute[1].rpartition(b"@")[2] if absolute else (self.fields.first(b"host") or b"")
         scheme = b"https" if self.request.secure else b"http"
-        return Hop(address.encode(), scheme, host, self.routing.trusts(address), self.request_id.encode())
+        edge, version = self.routing.edge, b"%d.%d" % (self.request.version.major, self.request.version.minor)
+        trusted, request_id = self.routing.trusts(address), self.request_id.encode()
+        return Hop(address.encode(), scheme, host, trusted, request_id, edge.forwarding, edge.name, version)

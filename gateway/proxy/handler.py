@@ -8,45 +8,60 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
-from gateway.core.headers import Fields, to_upstream
+from gateway.core.headers import Fields, hops_left, to_upstream
 from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import ForwardKey, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Matched, NoRoute, RefusedTarget
 from gateway.core.scope import derived_key, key_digest
-from gateway.engine.answers import Passed, Refused, RelayCut, Relayed, Replayed, Reply
+from gateway.engine.answers import Refused, Relayed, Reply
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
-from gateway.ports import Clock, Exchange, Observer, Randomness
+from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
 from gateway.problem import ProblemWriter
 from gateway.proxy.admission import Admitted, Unkeyed, admit, too_large
-from gateway.proxy.body import BodyTooLarge, ClientGone, expect_continue, read_body
+from gateway.proxy.body import BodyTooLarge, ClientGone, ClientSilent, MemoryFull, expect_continue, read_body
 from gateway.proxy.call import Call
+from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
+from gateway.proxy.presence import WhilePresent
+from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
-from gateway.wire import WireResponse, reason_of
+from gateway.wire import WireResponse
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
 class Proxy:
-    """The request handler of the proxy listener. `closing` makes every answer the last one on its connection, for a drain."""
+    """The request handler of the proxy listener."""
 
     def __init__(
-        self, routing: Routing, engine: Engine, observer: Observer, clock: Clock, randomness: Randomness, problems: ProblemWriter
+        self,
+        routing: Routing,
+        engine: Engine,
+        observer: Observer,
+        clock: Clock,
+        randomness: Randomness,
+        *,
+        problems: ProblemWriter,
+        memory: Memory,
     ) -> None:
         self._routing = routing
         self._engine = engine
         self._observer = observer
         self._clock = clock
         self._randomness = randomness
-        self._problems = problems
-        self.closing = False
+        self._memory = memory
+        self._renderer = Renderer(problems, clock)
 
     def reconfigure(self, routing: Routing, problems: ProblemWriter) -> None:
         """Use another route map from the next request on."""
         self._routing = routing
-        self._problems = problems
+        self._renderer.problems = problems
+
+    def close_connections(self) -> None:
+        """From now on every answer is the last one on its connection: the process is being drained."""
+        self._renderer.closing = True
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
         """Answer one request. Never raises for anything that a client or an upstream does."""
@@ -57,15 +72,29 @@ class Proxy:
             reply = await self._route(call)
         except ClientGone:
             return self._gone(call)
-        response = self._render(reply, call)
-        gone = False
-        try:
-            await response.prepare(request)
-        except (ConnectionError, RelayCut):
-            gone = True
-            response.force_close()
+        except ClientSilent:
+            reply = Reply(Label.ABORTED, Refused(Problem.REQUEST_TIMEOUT))
+        response = self._renderer.render(reply, call)
+        gone = await self._send(reply, response, call)
         self._observe(call, reply, response, gone=gone)
         return response
+
+    async def _send(self, reply: Reply, response: WireResponse, call: Call) -> bool:
+        """Write the answer. Whether the client is gone, or was cut."""
+        body = getattr(reply.answer, "body", None)
+        try:
+            if isinstance(reply.answer, Relayed):
+                with WhilePresent(call.connection, streaming=True):
+                    await response.prepare(call.request)
+            else:
+                await response.prepare(call.request)
+        except (ConnectionError, RelayCut, ClientGone):
+            response.force_close()
+            return True
+        finally:
+            if body is not None and not isinstance(body, bytes):
+                body.close()
+        return False
 
     def _request_id(self, given: bytes | None) -> str:
         if given is not None and _REQUEST_ID.fullmatch(given):
@@ -76,6 +105,10 @@ class Proxy:
 
     async def _route(self, call: Call) -> Reply:
         method = call.request.method
+        stopped = judge_head(call)
+        if stopped is not None:
+            self._observer.request_started(call.route)
+            return stopped
         matched = RefusedTarget(None) if method == "CONNECT" else call.routing.table.match(method, call.raw)
         if not isinstance(matched, NoRoute) and matched.route is not None:
             call.route = matched.route.id
@@ -91,8 +124,11 @@ class Proxy:
                 assert_never(matched)
 
     async def _pass(self, call: Call, route: Route) -> Reply:
-        wire = to_upstream(call.fields.lines, call.hop(), call.routing.kept.get(route.id, frozenset()))
-        reply = await pass_through(call, wire, call.routing.upstreams[route.upstream], self._clock)
+        wire = to_upstream(
+            call.fields.lines, call.hop(), call.routing.kept.get(route.id, frozenset()), hops=hops_left(call.request.method, call.fields)
+        )
+        with WhilePresent(call.connection):
+            reply = await pass_through(call, wire, call.routing.upstreams[route.upstream], self._clock)
         self._observer.upstream_answered(route.id, reply.upstream_status, reply.upstream_seconds or 0.0)
         return reply
 
@@ -109,12 +145,16 @@ class Proxy:
             case _:
                 assert_never(admission)
         call.key_digest = key_digest(call.routing.secret, key.scope_id, key.key)
+        if self._memory.full:
+            return _overloaded()
         expect_continue(call.request, call.fields.first(b"expect"))
         try:
-            body = await read_body(call.request, policy.limits.request_body)
+            body, held = await read_body(call.request, policy.limits.request_body, call.routing.edge.body_timeout, self._memory)
         except BodyTooLarge:
             return too_large(policy)
-        call.request_bytes = len(body)
+        except MemoryFull:
+            return _overloaded()
+        call.request_bytes = len(body) if isinstance(body, bytes) else body.length
         return await self._engine.handle(
             GuardedRequest(
                 call.request_id,
@@ -127,48 +167,18 @@ class Proxy:
                 call.fields.lines,
                 partial(_keyed_headers, call, route, policy, key),
                 body,
+                held,
             )
         )
 
-    # ---- answer
-
-    def _render(self, reply: Reply, call: Call) -> WireResponse:
-        ours: Headers = ((b"X-Request-Id", call.request_id.encode()),)
-        match reply.answer:
-            case Passed(status, reason, headers, body):
-                return WireResponse(status, reason, _without_request_id(headers) + ours, body, close=self.closing)
-            case Relayed(status, reason, headers, length, chunks):
-                fields = _without_request_id(headers) + ours
-                return WireResponse(status, reason, fields, chunks=chunks, length=length, close=self.closing)
-            case Replayed(status, reason, headers, body, original):
-                marks = ((b"Idempotent-Replayed", b"true"), (b"Original-Request", original.encode()))
-                return WireResponse(status, reason, headers + marks + ours, body, close=self.closing)
-            case Refused():
-                return self._render_refusal(reply.answer, call, ours)
-            case _:
-                assert_never(reply.answer)
-
-    def _render_refusal(self, refused: Refused, call: Call, ours: Headers) -> WireResponse:
-        status, headers, body = self._problems.render(
-            refused.problem,
-            request_id=call.request_id,
-            status=refused.status,
-            retry_after=refused.retry_after,
-            detail=refused.detail,
-            members=refused.members,
-        )
-        more: Headers = ((b"Date", self._clock.http_date()),)
-        if status == 405:
-            more += ((b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
-        # The rest of a body that was refused unread is not waited for: it could be endless.
-        unread = refused.problem in {Problem.BODY_TOO_LARGE, Problem.METHOD_REFUSED}
-        return WireResponse(status, reason_of(status), headers + ours + more, body, close=self.closing or unread)
+    # ---- the end
 
     def _gone(self, call: Call) -> web.StreamResponse:
-        """The client left before its request was whole: nothing was reserved, nobody is there to be answered."""
+        """Nobody is there to be answered: the client left before its request was whole, or before an unguarded answer came."""
         response = WireResponse(400, b"Bad Request", ())
         response.drop()
-        self._observe(call, Reply(Label.ABORTED, Refused(Problem.BAD_REQUEST)), response, gone=True)
+        label = Label.BYPASS if call.request.content.is_eof() else Label.ABORTED
+        self._observe(call, Reply(label, Refused(Problem.BAD_REQUEST)), response, gone=True)
         if call.request.transport is not None:
             call.request.transport.abort()
         return response
@@ -193,25 +203,25 @@ class Proxy:
                 call.request_bytes,
                 response.sent,
                 gone,
+                call.client(),
             )
         )
 
 
-def _without_request_id(headers: Headers) -> Headers:
-    """The upstream's own copy goes: the one answer has one request id, and it is the one in our log."""
-    return tuple([field for field in headers if len(field[0]) != 12 or field[0].lower() != b"x-request-id"])
+def _overloaded() -> Reply:
+    return Reply(Label.OVERLOADED, Refused(Problem.OVERLOADED, retry_after=1))
 
 
 def _keyed_headers(call: Call, route: Route, policy: Policy, key: RecordKey) -> Headers:
     """The fields for the upstream, with the key as `forward_key` says."""
-    kept, name = call.routing.kept[route.id], policy.key.header
+    kept, name, hop, hops = call.routing.kept[route.id], policy.key.header, call.hop(), hops_left(call.request.method, call.fields)
     match policy.forward_key:
         case ForwardKey.AS_RECEIVED:
-            return to_upstream(call.fields.lines, call.hop(), kept)
+            return to_upstream(call.fields.lines, hop, kept, hops=hops)
         case ForwardKey.NONE:
-            return to_upstream(call.fields.lines, call.hop(), kept, frozenset({name.lower().encode()}))
+            return to_upstream(call.fields.lines, hop, kept, frozenset({name.lower().encode()}), hops=hops)
         case ForwardKey.DERIVED:
-            wire = to_upstream(call.fields.lines, call.hop(), kept, frozenset({name.lower().encode()}))
+            wire = to_upstream(call.fields.lines, hop, kept, frozenset({name.lower().encode()}), hops=hops)
             return (*wire, (name.encode(), derived_key(call.routing.secret, key.scope_id, key.key)))
         case _:
             assert_never(policy.forward_key)

@@ -1,25 +1,31 @@
-"""The plain hop: requests that no guard concerns stream through both ways, in bounded memory, and touch no store."""
+"""Requests on unguarded routes, or without a key where none is required. They stream both ways at the pace of the slower side, with bounded
+memory, and touch no store.
+"""
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from gateway.core.decision import Label
-from gateway.core.headers import end_to_end
+from gateway.core.headers import first, to_client, upgrade_of
 from gateway.core.model import Headers
 from gateway.core.problems import Problem
-from gateway.engine.answers import Answer, Passed, Refused, RelayCut, Relayed, Reply
-from gateway.ports import Clock, DoubtReason, InDoubt, NotSent, NotSentReason, Upstream, UpstreamRequest, UpstreamResponse
-from gateway.proxy.body import expect_continue, read_body, stream_body
+from gateway.engine.answers import Answer, Passed, Refused, Relayed, Reply, Switched
+from gateway.engine.attempt import TIMEOUTS, unreachable
+from gateway.engine.streams import UpstreamStream
+from gateway.ports import Clock, InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
+from gateway.proxy.body import expect_continue, stream_body
 from gateway.proxy.call import Call
+from gateway.wire import send_informational
 
 SMALL_BODY = 64 * 1024
 """Bodies announced to be at most this long are read whole first: one write instead of several."""
 
-_STATUSES = {NotSentReason.CONNECT_TIMEOUT: 504, NotSentReason.NO_SLOT: 503, NotSentReason.SHUTTING_DOWN: 503}
-_TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReason.TOTAL_TIMEOUT}
-
 
 async def pass_through(call: Call, wire_headers: Headers, upstream: Upstream, clock: Clock) -> Reply:
-    """Forward one request and relay its answer. `wire_headers` are the fields as the upstream shall see them."""
+    """Forward one request and relay its answer. `wire_headers` are the fields as the upstream shall see them.
+
+    Raises `ClientGone` and `ClientSilent` when the request never becomes whole; cancelled, it cuts the upstream's connection.
+    """
     started = clock.boottime()
     status: int | None = None
     answer: Answer
@@ -27,12 +33,11 @@ async def pass_through(call: Call, wire_headers: Headers, upstream: Upstream, cl
         expect_continue(call.request, call.fields.first(b"expect"))
         response = await upstream.send(await _wire_request(call, wire_headers), _no_fence)
         status = response.status
-        answer = await _answer(call.request.method, response)
+        answer = await _answer(call.request.method, response, clock)
     except NotSent as failure:
-        members = {"reason": failure.reason.value}
-        answer = Refused(Problem.UPSTREAM_UNREACHABLE, _STATUSES.get(failure.reason), retry_after=1, members=members)
+        answer = unreachable(failure)
     except InDoubt as failure:
-        answer = Refused(Problem.UPSTREAM_FAILED, 504 if failure.reason in _TIMEOUTS else None)
+        answer = Refused(Problem.UPSTREAM_FAILED, 504 if failure.reason in TIMEOUTS else None, cause=failure.reason.value)
     return Reply(Label.BYPASS, answer, upstream_seconds=clock.boottime() - started, upstream_status=status)
 
 
@@ -41,23 +46,47 @@ def _no_fence() -> bool:
 
 
 async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
-    method = call.request.method.encode()
+    request, silence = call.request, call.routing.edge.body_timeout
+    method = request.method.encode()
     announced = call.fields.first(b"content-length")
     length = int(announced) if announced is not None else None
-    if not call.request.body_exists:
-        return UpstreamRequest(method, call.target, wire_headers, b"", frame_empty=length == 0)
-    if length is not None and length <= SMALL_BODY:
-        body = await read_body(call.request, length)
-        return UpstreamRequest(method, call.target, wire_headers, body, frame_empty=True)
-    return UpstreamRequest(method, call.target, wire_headers, stream_body(call.request), length)
+    framed = False
+    body: bytes | AsyncIterator[bytes] = b""
+    if not request.body_exists:
+        framed = length == 0
+    elif length is not None and length <= SMALL_BODY:
+        body, framed = b"".join([piece async for piece in stream_body(request, silence)]), True
+    else:
+        body = stream_body(request, silence)
+    return UpstreamRequest(
+        method,
+        call.target,
+        wire_headers,
+        body,
+        length,
+        framed,
+        lasting=True,
+        upgrade=_upgrade(call),
+        informational=partial(send_informational, request),
+    )
 
 
-async def _answer(method: str, response: UpstreamResponse) -> Answer:
-    headers = end_to_end(response.headers)
+def _upgrade(call: Call) -> bytes | None:
+    version = call.request.version
+    return upgrade_of(call.request.method, call.fields, b"%d.%d" % (version.major, version.minor)) if call.connection.upgradable else None
+
+
+async def _answer(method: str, response: UpstreamResponse, clock: Clock) -> Answer:
+    """Whole, if it is announced to be small; else as it comes. RFC 9110 section 6.6.1: what has no Date gets the date of its receipt."""
+    headers = to_client(response.headers)
+    if response.status == 101:
+        return Switched(response.status, response.reason, headers, response.tunnel())
+    if first(headers, b"date") is None:
+        headers += ((b"Date", clock.http_date()),)
     bodiless = method == "HEAD" or response.status in {204, 304}
     if not bodiless and response.content_length is not None and (body := await _read_small(response)) is not None:
         return Passed(response.status, response.reason, headers, body)
-    return Relayed(response.status, response.reason, headers, response.content_length, _relay(response))
+    return Relayed(response.status, response.reason, headers, response.content_length, UpstreamStream(response))
 
 
 async def _read_small(response: UpstreamResponse) -> bytes | None:
@@ -70,13 +99,3 @@ async def _read_small(response: UpstreamResponse) -> bytes | None:
     if body is not None:
         response.close()
     return body
-
-
-async def _relay(response: UpstreamResponse) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in response.chunks():
-            yield chunk
-    except InDoubt as error:
-        raise RelayCut from error
-    finally:
-        response.close()

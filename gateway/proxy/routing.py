@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.core.forwarded import address_of
+from gateway.core.headers import Forwarding
 from gateway.core.policy import Route
 from gateway.core.routes import RouteTable
 from gateway.ports import Upstream
@@ -16,6 +18,17 @@ UNMATCHED = "unmatched"
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """How this gateway behaves toward clients and names itself. Durations are seconds."""
+
+    name: bytes = b"idempotency-gateway"
+    forwarding: Forwarding = Forwarding.X_FORWARDED
+    proxy_status: bool = False
+    body_timeout: float = 60.0
+    send_timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Routing:
     """The route map in force. `kept` names, for each guarded route, the lower-case fields that `Connection` cannot strip."""
 
@@ -24,20 +37,26 @@ class Routing:
     secret: bytes
     trusted_proxies: tuple[Network, ...] = ()
     kept: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
+    edge: Edge = field(default_factory=Edge)
 
     def trusts(self, peer: str) -> bool:
         """Whether `peer` may speak for the client behind it. A peer without an address (a unix socket) is on this host, yet not trusted."""
-        if not self.trusted_proxies:
-            return False
-        try:
-            address = ipaddress.ip_address(peer)
-        except ValueError:
-            return False
-        return any(address in network for network in self.trusted_proxies)
+        return trusted(peer, self.trusted_proxies)
+
+
+def trusted(peer: str, networks: tuple[Network, ...]) -> bool:
+    """Whether an address lies in one of the networks; an IPv4 address that came mapped into IPv6 counts as itself."""
+    if not networks:
+        return False
+    address = address_of(peer)
+    if address is None:
+        return False
+    ip = ipaddress.ip_address(address)
+    return any(ip in network for network in networks)
 
 
 def make_routing(
-    routes: tuple[Route, ...], upstreams: Mapping[str, Upstream], secret: bytes, trusted_proxies: tuple[Network, ...]
+    routes: tuple[Route, ...], upstreams: Mapping[str, Upstream], secret: bytes, trusted_proxies: tuple[Network, ...], edge: Edge
 ) -> Routing:
     """Compile a route map."""
     kept = {
@@ -47,4 +66,4 @@ def make_routing(
         for route in routes
         if route.policy is not None
     }
-    return Routing(RouteTable(routes), upstreams, secret, trusted_proxies, kept)
+    return Routing(RouteTable(routes), upstreams, secret, trusted_proxies, kept, edge)

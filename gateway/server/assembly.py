@@ -4,28 +4,32 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.config import Config, UpstreamConfig
+from gateway.config import Config, TlsServer, UpstreamConfig
 from gateway.core.fingerprint import make_fingerprinter
-from gateway.engine.attempt import Tools
 from gateway.engine.engine import Engine
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
+from gateway.engine.tools import Tools
 from gateway.observe.observer import MetricsObserver
 from gateway.ports import Store
 from gateway.problem import ProblemWriter
 from gateway.proxy.handler import Proxy
-from gateway.proxy.routing import Routing, make_routing
+from gateway.proxy.limits import ClientLimits
+from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.reconcile.background import Background
 from gateway.server.claims import guarded, policy_claims, scope_claims
+from gateway.server.upstreams import make_upstreams
+from gateway.spool import MemoryBudget
 from gateway.store.postgres import PostgresStore, Registry
 from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock, SystemRandomness
-from gateway.upstream import HttpUpstream, UpstreamSettings
+from gateway.tls import TlsError
+from gateway.upstream import Balancer
 
-_RESTART = ("listen", "admin", "workers", "postgres", "redis", "digest_secret", "access_log")
+_RESTART = ("listen", "workers", "postgres", "redis", "digest_secret", "access_log", "memory")
 """Settings that a running process cannot change."""
 
 
@@ -43,8 +47,9 @@ class Gateway:
     keeper: LeaseKeeper
     background: Background
     proxy: Proxy
-    upstreams: Mapping[str, HttpUpstream]
+    upstreams: Mapping[str, Balancer]
     fingerprints: Fingerprints
+    memory: MemoryBudget
     retired: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def reconfigure(self, config: Config) -> list[str]:
@@ -52,14 +57,19 @@ class Gateway:
 
         Raises `StoreUnavailable` when the registry cannot be asked.
         """
-        objections = [f"{name}: changed, which needs a restart" for name in _RESTART if getattr(config, name) != getattr(self.config, name)]
+        objections = _need_restart(self.config, config)
         if objections:
             return objections
+        try:
+            fresh = make_upstreams(_changed_upstreams(self.config, config), self._target_changed)
+        except TlsError as error:
+            return [str(error)]
         drifts = await self.registry.register(scope_claims(config), policy_claims(config), accept_change=False)
         if drifts:
             return list(drifts)
-        old, kept = self.upstreams, _kept_upstreams(self.config, config, self.upstreams)
-        self.upstreams = {name: kept.get(name) or make_upstream(upstream) for name, upstream in config.upstreams.items()}
+        old = self.upstreams
+        self.upstreams = {name: fresh.get(name) or old[name] for name in config.upstreams}
+        self.observer.update_targets({name: config.upstreams[name].targets for name in fresh})
         self.observer.update_routes(config.routes)
         self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
         self.engine.reconfigure(self.upstreams, self.fingerprints)
@@ -68,7 +78,10 @@ class Gateway:
         self._retire([upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream])
         return []
 
-    def _retire(self, upstreams: Sequence[HttpUpstream]) -> None:
+    def _target_changed(self, upstream: str, target: str, healthy: bool) -> None:  # noqa: FBT001 - the balancer's way to tell
+        self.observer.target_changed(upstream, target, healthy=healthy)
+
+    def _retire(self, upstreams: Sequence[Balancer]) -> None:
         """Close what the new map no longer uses, once requests that were matched against the old one have had time to begin."""
 
         async def close() -> None:
@@ -95,7 +108,7 @@ class Gateway:
 
 
 def assemble(config: Config) -> Gateway:
-    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop."""
+    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop. Raises `TlsError`."""
     clock, randomness = SystemClock(), SystemRandomness()
     observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
     authority = make_authority(config, observer)
@@ -103,10 +116,14 @@ def assemble(config: Config) -> Gateway:
     link, tiered = _make_hot(config, authority, clock, randomness, observer)
     store: Store = tiered or authority
     keeper = LeaseKeeper(store, clock, observer, tiered.tick if tiered is not None else None)
-    upstreams = {name: make_upstream(upstream) for name, upstream in config.upstreams.items()}
+    memory = MemoryBudget(config.memory.total, config.memory.spill_directory)
+    upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
+    observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     fingerprints = make_fingerprints(config, registry)
-    engine = Engine(Tools(store, clock, randomness, observer, keeper), upstreams, fingerprints)
-    proxy = Proxy(make_map(config, upstreams), engine, observer, clock, randomness, ProblemWriter(config.problem_base))
+    engine = Engine(Tools(store, clock, randomness, observer, keeper, memory), upstreams, fingerprints)
+    proxy = Proxy(
+        make_map(config, upstreams), engine, observer, clock, randomness, problems=ProblemWriter(config.problem_base), memory=memory
+    )
     gateway = Gateway(
         config=config,
         observer=observer,
@@ -127,6 +144,7 @@ def assemble(config: Config) -> Gateway:
         proxy=proxy,
         upstreams=upstreams,
         fingerprints=fingerprints,
+        memory=memory,
     )
     return gateway
 
@@ -143,24 +161,24 @@ def make_authority(config: Config, observer: MetricsObserver | None = None) -> P
     )
 
 
-def make_upstream(config: UpstreamConfig) -> HttpUpstream:
-    """The client of one upstream."""
-    return HttpUpstream(
-        UpstreamSettings(
-            url=config.url,
-            connect=config.connect,
-            first_byte=config.first_byte,
-            read_idle=config.read_idle,
-            total=config.total,
-            keepalive=config.keepalive,
-            max_connections=config.max_connections,
-        )
-    )
-
-
-def make_map(config: Config, upstreams: Mapping[str, HttpUpstream]) -> Routing:
+def make_map(config: Config, upstreams: Mapping[str, Balancer]) -> Routing:
     """The compiled route map."""
-    return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies)
+    client = config.client
+    edge = Edge(config.name.encode(), config.forwarded, config.proxy_status, client.body_timeout, client.send_timeout)
+    return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies, edge)
+
+
+def make_limits(config: Config) -> ClientLimits:
+    """What client connections may take."""
+    client = config.client
+    return ClientLimits(
+        header_timeout=client.header_timeout,
+        idle_timeout=client.idle_timeout,
+        max_connections=client.max_connections,
+        max_connections_per_address=client.max_connections_per_address,
+        max_header_size=client.max_header_size,
+        max_headers=client.max_headers,
+    )
 
 
 def make_fingerprints(config: Config, registry: Registry, old: Fingerprints | None = None) -> Fingerprints:
@@ -196,11 +214,21 @@ def _make_hot(
     return link, tiered
 
 
-def _kept_upstreams(old: Config, new: Config, running: Mapping[str, HttpUpstream]) -> dict[str, HttpUpstream]:
-    """Clients whose settings are the same in both: their connections stay warm. `max_execution` is not a client's business."""
+def _need_restart(old: Config, new: Config) -> list[str]:
+    """What differs and cannot be changed in a running process. A renewed certificate can, TLS itself cannot come or go."""
+    changed = [name for name in _RESTART if getattr(old, name) != getattr(new, name)]
+    if replace(old.admin, tls=None) != replace(new.admin, tls=None):
+        changed.append("admin")
+    pairs: dict[str, tuple[TlsServer | None, TlsServer | None]] = {"tls": (old.tls, new.tls), "admin.tls": (old.admin.tls, new.admin.tls)}
+    changed += [name for name, (before, after) in pairs.items() if (before is None) != (after is None)]
+    return [f"{name}: changed, which needs a restart" for name in changed]
+
+
+def _changed_upstreams(old: Config, new: Config) -> dict[str, UpstreamConfig]:
+    """Those that are new or differ. The clients of the others stay, with their warm connections; `max_execution` is not their business."""
 
     def same(name: str) -> bool:
         before, after = old.upstreams.get(name), new.upstreams[name]
         return before is not None and replace(before, max_execution=0.0) == replace(after, max_execution=0.0)
 
-    return {name: running[name] for name in new.upstreams if same(name)}
+    return {name: upstream for name, upstream in new.upstreams.items() if not same(name)}

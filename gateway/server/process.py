@@ -11,8 +11,9 @@ import gc
 import logging
 import os
 import signal
+import ssl
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,18 @@ from gateway.observe import logs
 from gateway.ports import StoreUnavailable
 from gateway.problem import ProblemWriter
 from gateway.proxy.listener import ProxyServer
-from gateway.server.assembly import Gateway, assemble
+from gateway.proxy.routing import trusted
+from gateway.server.assembly import Gateway, assemble, make_limits
+from gateway.server.descriptors import raise_limit
 from gateway.server.sockets import ListenError, listen
 from gateway.server.startup import Refused, Unavailable, verify
+from gateway.tls import TlsError, reload_server_context, server_context
 
 GC_THRESHOLD = 20_000
 """Allocations between two young collections: several hundred requests' worth."""
+
+MEMORY_TOLD = 5.0
+"""Seconds between two readings of the memory gauge."""
 
 EXIT_OK, EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 0, 1, 69, 78
 
@@ -71,6 +78,7 @@ def serve(config_path: Path, *, accept_scope_change: bool) -> int:
     logs.configure("INFO")
     for warning in config.warnings:
         _log.warning("%s", warning)
+    raise_limit(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_Process(config_path, config, Worker.of(os.environ)).run(accept_scope_change=accept_scope_change))
 
@@ -82,6 +90,36 @@ def _settle_garbage_collector() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
+@dataclass(frozen=True, slots=True)
+class _Contexts:
+    """TLS of the two listeners; None where one speaks plain HTTP."""
+
+    proxy: ssl.SSLContext | None
+    admin: ssl.SSLContext | None
+
+    @classmethod
+    def of(cls, config: Config, *, private_admin: bool) -> "_Contexts":
+        """A worker's admin listener is its supervisor's own business and has no TLS. Raises `TlsError`."""
+        proxy, admin = config.tls, None if private_admin else config.admin.tls
+        return cls(None if proxy is None else server_context(proxy), None if admin is None else server_context(admin))
+
+    def renew(self, config: Config) -> None:
+        """Use the certificates of now for new connections. Raises `TlsError`."""
+        for context, settings in ((self.proxy, config.tls), (self.admin, config.admin.tls)):
+            if context is not None and settings is not None:
+                reload_server_context(context, settings)
+
+
+def _trusts(config: Config) -> Callable[[str], bool]:
+    return lambda peer: trusted(peer, config.trusted_proxies)
+
+
+async def _tell_memory(gateway: Gateway) -> None:
+    while True:
+        gateway.observer.memory_held(gateway.memory.held)
+        await asyncio.sleep(MEMORY_TOLD)
+
+
 class _Process:
     def __init__(self, config_path: Path, config: Config, worker: Worker | None) -> None:
         self._path = config_path
@@ -91,9 +129,16 @@ class _Process:
         self._draining = False
         self._reloads: set[asyncio.Task[Sequence[str]]] = set()
         self._reloading = asyncio.Lock()
+        self._tls = _Contexts(None, None)
+        self._proxy_server: ProxyServer | None = None
 
     async def run(self, *, accept_scope_change: bool) -> int:
-        gateway = assemble(self._config)
+        try:
+            gateway = assemble(self._config)
+            self._tls = _Contexts.of(self._config, private_admin=self._worker is not None)
+        except TlsError as error:
+            _log.error("%s", error)
+            return EXIT_CONFIG
         self._watch_signals(gateway)
         try:
             if gateway.link is not None:
@@ -128,14 +173,15 @@ class _Process:
 
     async def _serve(self, gateway: Gateway) -> None:
         loop = asyncio.get_running_loop()
-        proxy_server = ProxyServer(gateway.proxy, ProblemWriter(self._config.problem_base), gateway.observer.malformed_request)
-        sock = listen(self._config.listen, shared=self._worker is not None)
-        if isinstance(self._config.listen, UnixListener):
-            server = await loop.create_unix_server(proxy_server, sock=sock, backlog=2048)
-        else:
-            server = await loop.create_server(proxy_server, sock=sock, backlog=2048)
+        config, tls = self._config, self._tls
+        proxy_server = self._proxy_server = ProxyServer(
+            gateway.proxy, ProblemWriter(config.problem_base), make_limits(config), gateway.observer.refused_client, _trusts(config)
+        )
+        sock = listen(config.listen, shared=self._worker is not None)
+        create = loop.create_unix_server if isinstance(config.listen, UnixListener) else loop.create_server
+        server = await create(proxy_server, sock=sock, backlog=2048, ssl=tls.proxy)
         try:
-            admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token))
+            admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token), tls.admin)
         except OSError as error:
             server.close()
             raise ListenError(f"cannot listen on {self._admin().listen} (admin.listen): {error.strerror or error}") from error
@@ -146,6 +192,7 @@ class _Process:
                 "sweeper": gateway.background.run_sweeper(),
                 "reaper": gateway.background.run_reaper(),
                 "counter": gateway.background.run_counter(),
+                "memory": _tell_memory(gateway),
                 "parent": self._watch_parent(),
             }.items()
         ]
@@ -171,7 +218,7 @@ class _Process:
         _log.info("Draining: serving on for %g s", drain.delay)
         await asyncio.sleep(drain.delay)
         deadline = asyncio.get_running_loop().time() + drain.timeout
-        gateway.proxy.closing = True
+        gateway.proxy.close_connections()
         server.close()
         proxy_server.pre_shutdown()
         while proxy_server.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - aiohttp tells no end of connections
@@ -239,8 +286,14 @@ class _Process:
             try:
                 config = load(self._path, os.environ)
                 mistakes = await gateway.reconfigure(config)
+                if not mistakes:
+                    self._tls.renew(config)
+                    if self._proxy_server is not None:
+                        self._proxy_server.reconfigure(make_limits(config), _trusts(config))
             except ConfigErrors as errors:
                 mistakes = str(errors).splitlines()
+            except TlsError as error:
+                mistakes = [str(error)]
             except StoreUnavailable as error:
                 mistakes = [f"the registry of scopes cannot be asked: {error}"]
             gateway.observer.reloaded(successful=not mistakes)

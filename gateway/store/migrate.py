@@ -33,7 +33,7 @@ _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 
 
 class MigrationError(Exception):
-    """The ledger and this code's migrations contradict each other. The message names the file."""
+    """The ledger and this code's migrations contradict each other, or others hold what a file must lock. The message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,17 @@ async def _migrate(connection: asyncpg.Connection, steps: Sequence[Migration]) -
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute(LEDGER)
             if step in await _missing(connection, steps):
-                await connection.execute(step.sql)
+                await _apply(connection, step)
                 await connection.execute(_RECORD, step.version, step.name, step.checksum)
                 applied.append(step.name)
     return applied
+
+
+async def _apply(connection: asyncpg.Connection, step: Migration) -> None:
+    try:
+        await connection.execute(step.sql)
+    except asyncpg.LockNotAvailableError as error:
+        raise MigrationError(f"{step.name} waits for no long transaction, and one is in its way; nothing was changed, try again") from error
 
 
 async def _missing(connection: asyncpg.Connection, steps: Sequence[Migration], *, ahead: int = 0) -> list[Migration]:

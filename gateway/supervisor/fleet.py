@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -39,6 +39,7 @@ class Fleet:
         first: Sequence[str] = (),
         backoff: Backoff | None = None,
         environment: Mapping[str, str] | None = None,
+        on_reload: Callable[[], None] = lambda: None,
     ) -> None:
         metrics = directory / "metrics"
         metrics.mkdir()
@@ -46,6 +47,7 @@ class Fleet:
         self._command = tuple(command)
         self._first = tuple(first)
         self._grace = grace
+        self._on_reload = on_reload
         # The workers' end stays open here too, for those started later; ours is closed by nobody but the kernel.
         self._pipe = os.pipe()
         environment = {**(os.environ if environment is None else environment), MULTIPROCESS_DIR: str(metrics)}
@@ -107,6 +109,7 @@ class Fleet:
         self._over.set()
 
     def _pass_on_reload(self) -> None:
+        self._on_reload()
         for slot in self._slots:
             slot.reload()
 
@@ -162,6 +165,8 @@ class Fleet:
             if not slot.started:
                 slot.reload()
         results = await asyncio.gather(*(_reload(slot) for slot in started))
+        if not any(results):
+            self._on_reload()
         if len(set(results)) == 1:
             return results[0]
         return [f"worker {slot.index}: {mistake}" for slot, result in zip(started, results, strict=True) for mistake in result]

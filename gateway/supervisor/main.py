@@ -10,11 +10,12 @@ from pathlib import Path
 
 import gateway
 from gateway.admin import make_admin, start_admin
-from gateway.config import Config, load
+from gateway.config import Config, ConfigErrors, load
 from gateway.observe import configure
 from gateway.supervisor.fleet import Fleet
+from gateway.tls import TlsError, reload_server_context, server_context
 
-EXIT_UNAVAILABLE = 69
+EXIT_UNAVAILABLE, EXIT_CONFIG = 69, 78
 GRACE_SLACK = 5.0
 """What workers may take beyond the configured drain, for their last writes and for exiting."""
 _LONGEST_SOCKET_FOLDER = 80
@@ -38,7 +39,30 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool) -> 
         shutil.rmtree(directory, ignore_errors=True)
 
 
+class _AdminTls:
+    """The admin listener's certificate. It follows the workers' reloads; they report a file that cannot be used."""
+
+    def __init__(self, config: Config, path: Path) -> None:
+        self.context = None if config.admin.tls is None else server_context(config.admin.tls)
+        self._path = path
+
+    def renew(self) -> None:
+        if self.context is None:
+            return
+        try:
+            settings = load(self._path, os.environ).admin.tls
+            if settings is not None:
+                reload_server_context(self.context, settings)
+        except (ConfigErrors, TlsError) as error:
+            _log.error("The admin listener keeps its certificate: %s", error)
+
+
 async def _run(config: Config, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool) -> int:
+    try:
+        tls = _AdminTls(config, config_path)
+    except TlsError as error:
+        _log.error("%s", error)
+        return EXIT_CONFIG
     fleet = Fleet(
         # -P: a folder that happens to be called `gateway` where this was started is not what should run.
         (sys.executable, "-P", "-m", "gateway", "serve", "--config", str(config_path), "--workers", "1"),
@@ -47,9 +71,10 @@ async def _run(config: Config, config_path: Path, workers: int, directory: Path,
         grace=config.drain.delay + config.drain.timeout + GRACE_SLACK,
         first=("--accept-scope-change",) if accept_scope_change else (),
         environment=_environment(),
+        on_reload=tls.renew,
     )
     try:
-        runner = await start_admin(config.admin.listen, make_admin(fleet.ports, config.admin.token))
+        runner = await start_admin(config.admin.listen, make_admin(fleet.ports, config.admin.token), tls.context)
     except OSError as error:
         _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
         return EXIT_UNAVAILABLE

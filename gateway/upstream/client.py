@@ -17,15 +17,17 @@ class HttpUpstream:
     """Implements `gateway.ports.Upstream`: one write attempt, ever, and "nothing was sent" is an outcome of its own.
 
     Everything up to the fence raises NotSent: then nothing was written to any connection. From the write on it is InDoubt, whatever
-    went wrong. `ssl_context` replaces the system's default for an `https://` address. Raises ValueError for a bad address, and
-    `send` for a request that would break its own framing (see `gateway.upstream.framing`), with nothing written.
+    went wrong; so is a client certificate that the server refuses under TLS 1.3, since that refusal comes after the handshake, in the
+    place of an answer, and nothing in it proves that nothing was processed. `ssl_context` replaces the system's default for an
+    `https://` address, `server_name` the address's host in SNI and in the certificate's verification. Raises ValueError for a bad
+    address, and `send` for a request that would break its own framing (see `gateway.upstream.framing`), with nothing written.
     """
 
-    def __init__(self, settings: UpstreamSettings, *, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, settings: UpstreamSettings, *, ssl_context: ssl.SSLContext | None = None, server_name: str | None = None) -> None:
         endpoint = parse_endpoint(settings.url)
         tls = (ssl_context or ssl.create_default_context()) if endpoint.tls else None
-        self._settings = settings
-        self._pool = Pool(settings, endpoint, tls)
+        self.settings = settings
+        self._pool = Pool(settings, endpoint, tls, server_name)
 
     @property
     def open(self) -> int:
@@ -37,16 +39,34 @@ class HttpUpstream:
         """Connections that wait for their next exchange."""
         return self._pool.idle
 
-    async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
-        """See the port. What a streamed body's iterator raises is raised as it is, and the connection is cut."""
-        data = head_and_body(request)
+    @property
+    def full(self) -> bool:
+        """Whether the next call would have to wait for a slot."""
+        return self._pool.full
+
+    async def send(
+        self,
+        request: UpstreamRequest,
+        fence: Callable[[], bool],
+        *,
+        started: float | None = None,
+        patient: bool = True,
+        failed: Callable[[], None] | None = None,
+    ) -> Exchange:
+        """See the port. What a streamed body's iterator raises is raised as it is, and the connection is cut.
+
+        The rest is for a caller that has several upstreams: `started` (loop time) is when `total` began to count, without `patient` a
+        call that finds no slot does not wait for one, and `failed` is called when the upstream fails the exchange, see `Exchange`.
+        """
+        settings, pool = self.settings, self._pool
+        data = head_and_body(request, settings.host)
         loop = asyncio.get_running_loop()
-        settings, pool = self._settings, self._pool
-        deadline = None if settings.total is None else loop.time() + settings.total
+        total = settings.total
+        deadline = None if total is None else (loop.time() if started is None else started) + total
         connection = None if pool.shut else pool.take()
         if connection is None:
-            connection = await pool.acquire(deadline)
-        exchange = Exchange(loop, connection, settings, request.method, deadline)
+            connection = await pool.acquire(deadline, patient=patient)
+        exchange = Exchange(loop, connection, settings, request, deadline, failed)
         if not self._begin(exchange, connection, data, fence):
             raise NotSent(NotSentReason.LEASE_LAPSED)
         body = request.body
@@ -54,6 +74,8 @@ class HttpUpstream:
             exchange.sent()
             await exchange.head()
         else:
+            if request.lasting:
+                exchange.forget_deadline()  # an upload may last as long as its client keeps sending
             exchange.lift_limit()
             await send_body(loop, exchange, body, request.body_length)
         return exchange

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from gateway.upstream.alarm import Alarm
+from gateway.alarm import Alarm
 
 HIGH_WATER = 256 * 1024
 """Body bytes that may wait for a slow consumer before the upstream is no longer read."""
@@ -45,6 +45,10 @@ class Receiver(Protocol):
         """The alarm rang."""
         ...
 
+    def drained(self) -> None:
+        """What had waited for the kernel has gone. TLS does not always tell."""
+        ...
+
 
 class Connection(asyncio.Protocol):
     """See the module. Created by the pool, connected by the event loop."""
@@ -54,15 +58,30 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         self.alarm = Alarm(loop, self._on_alarm)
         self._resting_since = 0.0
-        self.unsent = False
         self._loop = loop
         self._owner = owner
         self._exchange: Receiver | None = None
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
         self._reading = True
+        self._paused = False
         self._tls: ssl.SSLObject | None = None
+        self._below_tls: asyncio.Transport | None = None
         self._writable: asyncio.Future[None] | None = None
+        self._linger: asyncio.TimerHandle | None = None
+
+    async def secure(self, context: ssl.SSLContext, server_name: str) -> None:
+        """Put TLS on a connection that nothing was written to. Raises OSError or ValueError; the connection is to be cut then."""
+        plain = self._transport
+        if plain is None or not self.sound or plain.is_closing():
+            raise ConnectionResetError  # or it has spoken first, which TLS servers do not
+        secured = await self._loop.start_tls(plain, self, context, server_hostname=server_name)
+        if secured is None or not self.sound:
+            raise ConnectionResetError
+        self._below_tls = plain
+        self._transport = secured
+        self._tls = secured.get_extra_info("ssl_object")
+        secured.set_write_buffer_limits(high=1, low=0)  # it pauses *at* its limit, not above it: with 0 it would never resume
 
     def begin(self, exchange: Receiver, data: bytes, fence: Callable[[], bool]) -> bool:
         """Ask the fence, write the request's first bytes, and let all that comes back belong to `exchange`.
@@ -76,15 +95,32 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
         return True
 
+    def hand_over(self, exchange: Receiver) -> None:
+        """Let all that happens from now on belong to `exchange` instead of the one before, and read on for it."""
+        self._exchange = exchange
+        self.set_reading(on=True)
+
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
 
     async def drain(self) -> None:
-        """Return when all that was written has gone to the kernel, or the connection was cut."""
-        while self.unsent and self.sound:
+        """Return when what was written has gone to the kernel (all but the last of it, under TLS), or the connection was cut."""
+        while self._paused and self.sound:
             self._writable = self._loop.create_future()
             await self._writable
+
+    @property
+    def unsent(self) -> bool:
+        """Whether bytes that were written still wait for the kernel to take them."""
+        return self._paused or (self._below_tls is not None and self.backlog() > 0)
+
+    def backlog(self) -> int:
+        """How many bytes `unsent` is about, TLS's own included."""
+        if not self.sound or self._transport is None:
+            return 0
+        waiting = self._transport.get_write_buffer_size()
+        return waiting if self._below_tls is None else waiting + self._below_tls.get_write_buffer_size()
 
     def set_reading(self, *, on: bool) -> None:
         if on is not self._reading and self._transport is not None and self.sound:
@@ -95,8 +131,8 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def finish(self, *, reusable: bool) -> None:
-        """The exchange is over: keep the connection, or cut it."""
-        if reusable and self.sound and not self.unsent:
+        """The exchange is over, with nothing `unsent` if it is `reusable`: keep the connection, or cut it."""
+        if reusable and self.sound:
             self._exchange = None
             self.set_reading(on=True)
             self._owner.release(self)
@@ -118,6 +154,17 @@ class Connection(asyncio.Protocol):
             self._end()
             if self._transport is not None:
                 self._transport.abort()
+
+    def leave(self, limit: float) -> None:
+        """As `cut`, but what was written still goes out, for `limit` seconds at most, and TLS is closed in order."""
+        transport = self._transport
+        if self.sound and transport is not None:
+            self._end()
+            if self.unsent or self._tls is not None:
+                transport.close()
+                self._linger = self._loop.call_later(limit, transport.abort)
+            else:
+                transport.abort()
 
     def quiet(self) -> bool:
         """Whether the kernel holds no end of stream, error or byte that the event loop has not read yet.
@@ -147,9 +194,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's are no subclass
-        self._tls = stream.get_extra_info("ssl_object")
-        # The lowest limits, so that `unsent` is exact. A TLS transport pauses *at* its limit, not above it: with 0 it would never resume.
-        stream.set_write_buffer_limits(high=0 if self._tls is None else 1, low=0)
+        stream.set_write_buffer_limits(high=0)  # so that the pauses are exact
         self._poll.register(stream.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
@@ -172,15 +217,19 @@ class Connection(asyncio.Protocol):
             self._end()
         if exchange is not None:
             exchange.lost()
+        if self._linger is not None:
+            self._linger.cancel()
         if not self.closed.done():
             self.closed.set_result(None)
 
     def pause_writing(self) -> None:
-        self.unsent = True
+        self._paused = True
 
     def resume_writing(self) -> None:
-        self.unsent = False
+        self._paused = False
         self._wake_writer()
+        if self._exchange is not None:
+            self._exchange.drained()
 
 
 def _close_notified(tls: ssl.SSLObject) -> bool:

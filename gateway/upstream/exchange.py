@@ -8,51 +8,72 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from gateway.core.model import Headers
-from gateway.ports import DoubtReason, InDoubt
+from gateway.ports import DoubtReason, InDoubt, UpstreamRequest
 from gateway.upstream.connection import HIGH_WATER, Connection
 from gateway.upstream.parser import Malformed, ResponseParser
 from gateway.upstream.settings import UpstreamSettings
+from gateway.upstream.tunnel import UpstreamTunnel
 
 
 class Exchange:
     """Implements `gateway.ports.UpstreamResponse` once `head` has returned. One coroutine reads at a time.
 
-    `deadline` is the instant of the loop's clock at which the whole exchange must be over, None for never.
+    `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for the head) must be
+    over, None for never. `failed` is called, once at most, when the upstream fails the exchange, before its head or after it: by
+    going away, by what it sends, by keeping silent. What the caller, the request's body or a slow consumer ends is no such failure.
     """
 
     __slots__ = (
+        "_backlog",
         "_connection",
         "_deadline",
+        "_early",
         "_expiry",
+        "_failed",
         "_failure",
         "_high_water",
+        "_lasting",
         "_loop",
         "_parser",
         "_sent",
         "_settings",
+        "_streamed",
+        "_tunnel",
         "_waiter",
         "content_length",
         "headers",
         "reason",
         "status",
     )
+    status: int
+    reason: bytes
+    headers: Headers
+    content_length: int | None
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, connection: Connection, settings: UpstreamSettings, method: bytes, deadline: float | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: Connection,
+        settings: UpstreamSettings,
+        request: UpstreamRequest,
+        deadline: float | None,
+        failed: Callable[[], None] | None = None,
     ) -> None:
-        self.status = 0
-        self.reason = b""
-        self.headers: Headers = ()
-        self.content_length: int | None = None
         self._loop = loop
         self._connection: Connection | None = connection
         self._settings = settings
-        self._parser = ResponseParser(method)
+        self._parser = ResponseParser(request.method, request.upgrade, request.informational)
         self._deadline = deadline
+        self._failed = failed
+        self._lasting = request.lasting
+        self._streamed = not isinstance(request.body, bytes)
         self._expiry = DoubtReason.TOTAL_TIMEOUT
         self._failure: BaseException | None = None
         self._high_water = HIGH_WATER
         self._sent = False
+        self._early = False
+        self._backlog = 0
+        self._tunnel: UpstreamTunnel | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     # Sending
@@ -66,13 +87,20 @@ class Exchange:
         return False
 
     def sent(self) -> None:
-        """The request is written to its last byte: the wait for the response begins."""
+        """The request is written to its last byte: the wait for the response begins, or for the upstream to take what it has not yet."""
         self._sent = True
         self.limit_silence()
 
     def limit_silence(self) -> None:
-        """From now on `first_byte` counts: it is the upstream's turn to act."""
-        self._arm(self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
+        """From now on `first_byte` counts: it is the upstream's turn to act, be it by taking some of what waits to be sent."""
+        connection = self._connection
+        if connection is not None:
+            self._backlog = connection.backlog() if connection.unsent else 0
+            self._arm(self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
+
+    def forget_deadline(self) -> None:
+        """From now on nothing but silence ends the exchange."""
+        self._deadline = None
 
     def lift_limit(self) -> None:
         """From now on only `total` counts: the upstream is not what is waited for."""
@@ -93,6 +121,10 @@ class Exchange:
             connection.cut()
             self._wake()
 
+    def watch(self, failed: Callable[[], None]) -> None:
+        """Call `failed` instead of the function given at first."""
+        self._failed = failed
+
     # The response
 
     async def head(self) -> None:
@@ -109,6 +141,8 @@ class Exchange:
         self.headers = tuple(parser.headers)
         self.content_length = parser.content_length
         if self._connection is not None:
+            if self._lasting:
+                self._deadline = None
             self.lift_limit()
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -143,48 +177,100 @@ class Exchange:
             await self._wait_for_body()
         return parser.take() if parser.buffered <= limit else None
 
+    def tunnel(self) -> UpstreamTunnel:
+        """See the port. From here on the tunnel is its caller's to close. Raises LookupError if there is none, or none any more."""
+        tunnel, self._tunnel = self._tunnel, None
+        if tunnel is None:
+            raise LookupError("no tunnel")
+        return tunnel
+
     def close(self) -> None:
         """See the port. A response that was not received to its end is cut off; what came in whole stays readable."""
+        if self._tunnel is not None:
+            self.tunnel().close()
         if self._connection is not None:
             self.fail(InDoubt(DoubtReason.DISCONNECTED, self._seen_status()))
 
     # What the connection reports
 
     def received(self, data: bytes) -> None:
-        parser = self._parser
+        parser, connection = self._parser, self._connection
+        assert connection is not None
         try:
             parser.feed(data)
         except Malformed:
-            self.fail(InDoubt(DoubtReason.INVALID_RESPONSE, self._seen_status()))
+            self._fall(DoubtReason.INVALID_RESPONSE)
             return
-        if parser.complete:
-            self._complete()
-        elif parser.buffered > self._high_water and self._connection is not None:
-            self._connection.set_reading(on=False)
         if parser.head_complete:
+            if not self._sent or connection.unsent:
+                self._early = True
+            if parser.switched:
+                self._switch(connection)
+            elif parser.complete:
+                self._complete(connection)
+            elif parser.buffered > self._high_water:
+                connection.set_reading(on=False)
             self._wake()
 
     def ended(self) -> None:
-        if self._parser.eof():
-            self._complete()
+        if self._parser.eof() and self._connection is not None:
+            self._complete(self._connection)
             self._wake()
         else:
-            head = self._parser.head_complete
-            self.fail(InDoubt(DoubtReason.TRUNCATED_RESPONSE if head else DoubtReason.DISCONNECTED, self._seen_status()))
+            self._fall(DoubtReason.TRUNCATED_RESPONSE if self._parser.head_complete else DoubtReason.DISCONNECTED)
 
     def lost(self) -> None:
-        self.fail(InDoubt(DoubtReason.DISCONNECTED, self._seen_status()))
+        self._fall(DoubtReason.DISCONNECTED)
 
     def expired(self) -> None:
-        self.fail(InDoubt(self._expiry, self._seen_status()))
+        reason, connection = self._expiry, self._connection
+        if reason is DoubtReason.FIRST_BYTE_TIMEOUT and connection is not None and connection.backlog() < self._backlog:
+            self.limit_silence()  # slow, but taking: the silence begins anew
+        elif self._is_fault(reason):
+            self._fall(reason)
+        else:
+            self.fail(InDoubt(reason, self._seen_status()))
+
+    def drained(self) -> None:
+        if self._sent and not self._parser.head_complete:
+            self.limit_silence()
 
     # Inside
 
-    def _complete(self) -> None:
-        connection = self._connection
+    def _fall(self, reason: DoubtReason) -> None:
+        """The upstream failed."""
+        failed, self._failed = self._failed, None
+        if failed is not None and self._connection is not None:
+            failed()
+        self.fail(InDoubt(reason, self._seen_status()))
+
+    def _is_fault(self, reason: DoubtReason) -> bool:
+        """Whether running out of this limit tells of the upstream. An event stream may be silent; a total may be used up by either side."""
+        match reason:
+            case DoubtReason.FIRST_BYTE_TIMEOUT:
+                return True
+            case DoubtReason.READ_TIMEOUT:
+                return not self._is_event_stream()
+            case _:
+                return not self._streamed and not self._parser.head_complete
+
+    def _complete(self, connection: Connection) -> None:
         self._connection = None
-        assert connection is not None
-        connection.finish(reusable=self._parser.reusable and self._sent)
+        connection.finish(reusable=self._parser.reusable and not self._early)
+
+    def _switch(self, connection: Connection) -> None:
+        """RFC 9110 section 7.8: no switch before the request was received whole."""
+        if self._early:
+            self._fall(DoubtReason.INVALID_RESPONSE)
+        else:
+            self._connection = None
+            self._tunnel = UpstreamTunnel(self._loop, connection, self._parser.rest, self._settings.stream_idle)
+
+    def _is_event_stream(self) -> bool:
+        for name, value in self._parser.headers:
+            if len(name) == 12 and name.lower() == b"content-type":
+                return value.partition(b";")[0].strip().lower() == b"text/event-stream"
+        return False
 
     def _seen_status(self) -> int | None:
         return self._parser.status if self._parser.head_complete else None
@@ -205,7 +291,8 @@ class Exchange:
             self._connection.set_reading(on=True)
 
     async def _wait_for_body(self) -> None:
-        self._arm(self._settings.read_idle, DoubtReason.READ_TIMEOUT)
+        settings = self._settings
+        self._arm(settings.stream_idle if self._is_event_stream() else settings.read_idle, DoubtReason.READ_TIMEOUT)
         await self._wait()
         self.lift_limit()
 

@@ -3,14 +3,22 @@
 llhttp refuses by itself, measured with httptools 0.9: `Content-Length` beside `Transfer-Encoding`, a second `Content-Length` even
 if equal (RFC 9112 section 6.3 allows either), lengths that are not plain digits, bare LF and CR, folded lines, control characters
 in values, spaces around names and chunk sizes. It lets pass, so that this module refuses: transfer codings other than `chunked`,
-chunked in HTTP/1.0, the versions 0.9 and 2.0, RTSP, a status below 100, control characters in the reason, heads without a limit.
-It knows nothing of HEAD, and parses bytes behind the response as the next one.
+chunked in HTTP/1.0, the versions 0.9 and 2.0, RTSP, a status below 100, control characters in the reason, heads without a limit,
+and interim responses with a body, which it would read as one or not, depending on the status. It knows nothing of HEAD, parses bytes
+behind the response as the next one, and takes an interim response that announces the connection's end for the last one.
 """
+
+from collections.abc import Callable
 
 import httptools
 
+from gateway.core.model import Headers
+
 MAX_HEAD = 256 * 1024
 """A head, trailer section or run of chunk sizes that is still unfinished after so many bytes is refused."""
+
+MAX_INFORMATIONAL = 32
+"""How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD` long."""
 
 _CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code != 0x09)
 _START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
@@ -21,7 +29,10 @@ class Malformed(Exception):
 
 
 class ResponseParser:
-    """Parses exactly one final response to `method`; 1xx responses before it are skipped.
+    """Parses exactly one final response to `method`. Of the 1xx responses before it, 100 is skipped and the others go to `informational`.
+
+    `upgrade` is the protocol that was asked for: a 101 that switches to it (RFC 9110 section 7.8) is a final response without a body,
+    `switched` is then set, and `rest` holds the first bytes of that protocol. Any other 101 is malformed.
 
     `status`, `reason`, `headers` (values without surrounding whitespace) and `content_length` (as announced) hold once
     `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed. `reusable` is
@@ -32,9 +43,13 @@ class ResponseParser:
         "_fault",
         "_fresh",
         "_head_request",
+        "_informational",
+        "_informational_left",
+        "_last",
         "_llhttp",
         "_quiet",
         "_until_eof",
+        "_upgrade",
         "body",
         "buffered",
         "complete",
@@ -42,11 +57,15 @@ class ResponseParser:
         "head_complete",
         "headers",
         "reason",
+        "rest",
         "reusable",
         "status",
+        "switched",
     )
 
-    def __init__(self, method: bytes) -> None:
+    def __init__(
+        self, method: bytes, upgrade: bytes | None = None, informational: Callable[[int, bytes, Headers], None] | None = None
+    ) -> None:
         self.status = 0
         self.reason = b""
         self.headers: list[tuple[bytes, bytes]] = []
@@ -54,13 +73,19 @@ class ResponseParser:
         self.head_complete = False
         self.complete = False
         self.reusable = False
+        self.switched = False
+        self.rest = b""
         self.body: list[bytes] = []
         self.buffered = 0
         self._fresh: list[bytes] = []
         self._quiet = 0
         self._fault: str | None = None
         self._until_eof = False
+        self._last = False
         self._head_request = method == b"HEAD"
+        self._upgrade = upgrade
+        self._informational = informational
+        self._informational_left = MAX_INFORMATIONAL
         self._llhttp: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
@@ -71,7 +96,10 @@ class ResponseParser:
             self._refuse("not HTTP")
         try:
             parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except httptools.HttpParserUpgrade as end:  # raised for every 101 that names a protocol
+            if self.switched:
+                self.rest = data[end.args[0] :]
+        except httptools.HttpParserError as error:
             if not self.complete:
                 self._refuse(str(error))
             self.reusable = False
@@ -142,16 +170,20 @@ class ResponseParser:
         framed = self._read_framing(version)
         if version not in {"1.1", "1.0"}:
             self._fault = "not HTTP/1.x"
-        elif status < 100 or status == 101:
-            self._fault = "a status that no request of ours can get"
+        elif status < 100:
+            self._fault = "a status below 100"
         elif len(self.reason.translate(None, _CONTROLS)) != len(self.reason):
             self._fault = "control character in the reason"
-        elif status >= 200:
+        elif status == 101:
+            self._switch(parser, version)
+        elif status < 200:
+            self._begin_interim(parser, framed=framed)
+        else:
             self.head_complete = True
             self._quiet = 0
             if self._head_request:
                 self.complete = True
-                self.reusable = parser.should_keep_alive()
+                self.reusable = parser.should_keep_alive() and not self._last
             else:
                 self._until_eof = not framed and status not in {204, 304}
 
@@ -167,9 +199,32 @@ class ResponseParser:
             self.reusable = False
         elif self.head_complete:
             self.complete = True
-            self.reusable = parser.should_keep_alive()
+            self.reusable = parser.should_keep_alive() and not self._last
         else:
-            self.reason, self.headers, self.content_length = b"", [], None
+            self._end_interim()
+
+    def _switch(self, parser: httptools.HttpResponseParser, version: str) -> None:
+        """101: complete if it leaves HTTP/1.1 for the protocol asked for, and nothing else."""
+        upgrade = self._upgrade
+        names = [value for name, value in self.headers if name.lower() == b"upgrade"]
+        if upgrade is None or version != "1.1" or not parser.should_upgrade() or [name.lower() for name in names] != [upgrade.lower()]:
+            self._fault = "a switch of protocols that was not asked for"
+        else:
+            self.head_complete = self.complete = self.switched = True
+
+    def _begin_interim(self, parser: httptools.HttpResponseParser, *, framed: bool) -> None:
+        """RFC 9112 section 6.3 rule 1: it ends with its head. A length or coding says otherwise, and not every reader ignores it."""
+        if framed and self.content_length != 0:
+            self._fault = "an interim response with a body"
+        elif not parser.should_keep_alive():
+            self._last = True
+            parser.set_dangerous_leniencies(lenient_keep_alive=True)  # else all that follows is refused
+
+    def _end_interim(self) -> None:
+        if self._informational is not None and self._fault is None and self.status != 100 and self._informational_left > 0:
+            self._informational_left -= 1
+            self._informational(self.status, self.reason, tuple(self.headers))
+        self.reason, self.headers, self.content_length = b"", [], None
 
     def _read_framing(self, version: str) -> bool:
         """Whether the end of the body is told by a length or by chunks (RFC 9112 section 6.3)."""

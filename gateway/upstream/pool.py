@@ -5,12 +5,12 @@ waiting call at once, so that nobody overtakes: while calls wait, there is neith
 """
 
 import asyncio
-import socket
 import ssl
 from collections import OrderedDict
 
 from gateway.ports import NotSent, NotSentReason
 from gateway.upstream.connection import Connection
+from gateway.upstream.dial import dial
 from gateway.upstream.settings import Endpoint, UpstreamSettings
 
 _Waiter = asyncio.Future["Connection | None"]
@@ -19,10 +19,11 @@ _Waiter = asyncio.Future["Connection | None"]
 class Pool:
     """See the module. `take` and `acquire` hand out sound connections, which come back by `release` or, cut, by `forget`."""
 
-    def __init__(self, settings: UpstreamSettings, endpoint: Endpoint, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, settings: UpstreamSettings, endpoint: Endpoint, tls: ssl.SSLContext | None, server_name: str | None = None) -> None:
         self._settings = settings
         self._endpoint = endpoint
         self._tls = tls
+        self._server_name = server_name
         self._idle: list[Connection] = []
         self._connections: set[Connection] = set()
         self._reserved = 0
@@ -38,6 +39,11 @@ class Pool:
     def idle(self) -> int:
         return len(self._idle)
 
+    @property
+    def full(self) -> bool:
+        """Whether the next call would have to wait for a slot."""
+        return not self._idle and self.open >= self._settings.max_connections
+
     def take(self) -> Connection | None:
         """An idle connection, if there is one on which nothing has happened and whose time is not up."""
         while self._idle:
@@ -47,8 +53,11 @@ class Pool:
             connection.cut()
         return None
 
-    async def acquire(self, deadline: float | None) -> Connection:
-        """A connection, idle or new, by `deadline` (loop time) and within `slot_wait` and `connect`. Raises NotSent."""
+    async def acquire(self, deadline: float | None, *, patient: bool = True) -> Connection:
+        """A connection, idle or new, by `deadline` (loop time) and within `slot_wait` (if `patient`, else 0) and `connect`.
+
+        Raises NotSent.
+        """
         slot_by = self._by(self._settings.slot_wait, deadline)
         while True:
             if self.shut:
@@ -59,6 +68,8 @@ class Pool:
             if self.open < self._settings.max_connections:
                 self._reserved += 1
                 return await self._connect(deadline)
+            if not patient:
+                raise NotSent(NotSentReason.NO_SLOT)
             handed = await self._queue(slot_by)
             if handed is None:
                 return await self._connect(deadline)
@@ -154,35 +165,10 @@ class Pool:
             connection.cut()
             raise NotSent(NotSentReason.SHUTTING_DOWN)
         if not connection.sound:
-            raise NotSent(NotSentReason.CONNECT_REFUSED)
+            raise NotSent(NotSentReason.CONNECT_REFUSED if self._tls is None else NotSentReason.TLS)
         return connection
 
     async def _dial(self, deadline: float | None) -> Connection:
         loop = asyncio.get_running_loop()
-        where = self._endpoint
-        try:
-            async with asyncio.timeout_at(self._by(self._settings.connect, deadline)):
-                if where.path is not None:
-                    _, connection = await loop.create_unix_connection(lambda: Connection(loop, self), where.path)
-                else:
-                    hostname = where.host if self._tls is not None else None
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(loop, self), where.host, where.port, ssl=self._tls, server_hostname=hostname
-                    )
-        except (OSError, UnicodeError) as error:
-            raise NotSent(_why_not_connected(error, tls=self._tls is not None)) from error
-        return connection
-
-
-def _why_not_connected(error: OSError | UnicodeError, *, tls: bool) -> NotSentReason:
-    match error:
-        case TimeoutError():
-            return NotSentReason.CONNECT_TIMEOUT
-        case socket.gaierror() | UnicodeError():  # the latter: a name that IDNA cannot encode
-            return NotSentReason.DNS
-        case ssl.SSLError():
-            return NotSentReason.TLS
-        case ConnectionResetError() | ConnectionAbortedError() if tls:
-            return NotSentReason.TLS
-        case _:
-            return NotSentReason.CONNECT_REFUSED
+        until = self._by(self._settings.connect, deadline)
+        return await dial(self._endpoint, self._tls, self._server_name, lambda: Connection(loop, self), until)

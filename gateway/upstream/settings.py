@@ -20,9 +20,11 @@ class UpstreamSettings:
 
     `connect` bounds name look-up, TCP and TLS together. `first_byte` counts from the write of the request (of a streamed body's end;
     also from each moment at which the upstream stops reading it) to the complete head of the final response. `read_idle` bounds the
-    silence between two pieces of the body, counted while somebody waits for the next one. `total` counts from the call to the last
-    body byte, waiting for a slot included; None switches it off (long event streams). `keepalive` is how long an idle connection is
-    kept, 0 for never. `slot_wait` is how long a call waits when all `max_connections` are taken.
+    silence between two pieces of the body, counted while somebody waits for the next one; `stream_idle` stands in for it in event
+    streams (`text/event-stream`) and bounds the silence of tunnels. `total` counts from the call to the last body byte, waiting for a
+    slot included; None switches it off. Where the request is `lasting`, it counts to the response's head, or, if its body is streamed,
+    only to the connection. `keepalive` is how long an idle connection is kept, 0 for never. `slot_wait` is how long a call waits when
+    all `max_connections` are taken. `host` replaces the value of the request's Host line; None leaves it as it is.
     """
 
     url: str
@@ -33,6 +35,8 @@ class UpstreamSettings:
     keepalive: float = 4.0
     max_connections: int = 256
     slot_wait: float = 1.0
+    stream_idle: float = 3600.0
+    host: bytes | None = None
 
 
 def parse_endpoint(url: str) -> Endpoint:

@@ -4,23 +4,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 
-from gateway.config import Place, UnixListener, load
+from gateway.config import ConfigErrors, Place, UnixListener, load
+from gateway.config.edge_fields import TlsServerFields
 from gateway.config.fields import CONFIG
 from gateway.config.kinds import Kind, Reader
 from gateway.config.shapes import ListOf, MapOf, Struct
 from gateway.config.source import MapNode, compose
+from gateway.config.upstream_fields import TlsClientFields
+from gateway.core.headers import Forwarding
+from tests.tls.authority import write_authority, write_pair
 
 FOLDER = Path(__file__).parents[2] / "config"
 ENV = {"GATEWAY_DIGEST_SECRET": "0123456789abcdef", "GATEWAY_POSTGRES_DSN": "postgresql://gateway@db/gateway"}
 CHOSEN = {"scope", "principal", "methods"}
 """Fields that have no fixed default: the example shows a value."""
+NEEDS_MORE = {".tls", ".admin.tls", ".upstreams.tls", ".upstreams.targets"}
+"""What needs files, or stands in place of something else: the example mentions it in a comment, and `edge.yaml` shows it."""
 
 
 def test_no_example_is_left_out() -> None:
     """Each file of the folder is loaded by a test here."""
-    assert {path.name for path in FOLDER.iterdir()} == {"gateway.yaml", "minimal.yaml", "sidecar.yaml"}
+    assert {path.name for path in FOLDER.iterdir()} == {"edge.yaml", "gateway.yaml", "minimal.yaml", "sidecar.yaml", "streaming.yaml"}
 
 
 @pytest.mark.parametrize("name", ["gateway.yaml", "minimal.yaml"])
@@ -50,6 +57,61 @@ def test_the_sidecar_example_takes_its_secret_from_a_file(tmp_path: Path) -> Non
     assert config.warnings == ()
 
 
+def test_the_edge_example_speaks_tls_on_every_side(tmp_path: Path) -> None:
+    """With the files that it names it loads, and each setting arrives; nothing is warned about."""
+    authority = trustme.CA()
+    write_pair(tmp_path, "gateway", authority)
+    write_pair(tmp_path, "upstream-client", authority, "gateway@payments.example", both=True)
+    clients, internal = write_authority(tmp_path, "clients", authority), write_authority(tmp_path, "internal-ca", authority)
+    config = load(FOLDER / "edge.yaml", {**ENV, "GATEWAY_ADMIN_TOKEN": "token", "GATEWAY_TLS": str(tmp_path)})
+    assert config.tls is not None
+    assert config.admin.tls is not None
+    assert (config.tls.cert_file, config.tls.client_ca_file, config.tls.min_version) == (str(tmp_path / "gateway.pem"), str(clients), "1.3")
+    assert (config.admin.tls.cert_file, config.admin.tls.client_ca_file) == (config.tls.cert_file, None)
+    payments = config.upstreams["payments"]
+    assert payments.targets == ("https://10.1.0.11:8443", "https://10.1.0.12:8443")
+    assert payments.tls is not None
+    assert (payments.tls.ca_file, payments.tls.key_file) == (str(internal), payments.tls.cert_file)
+    assert (config.name, config.forwarded, config.proxy_status) == ("edge-1", Forwarding.BOTH, True)
+    assert config.warnings == ()
+
+
+def test_the_edge_example_without_its_files_names_each_of_them(tmp_path: Path) -> None:
+    """What is missing is told for every file at its place."""
+    with pytest.raises(ConfigErrors) as caught:
+        load(FOLDER / "edge.yaml", {**ENV, "GATEWAY_ADMIN_TOKEN": "token", "GATEWAY_TLS": str(tmp_path)})
+    paths = [one.place.path for one in caught.value.mistakes if one.place is not None and "No such file" in one.message]
+    assert paths == [
+        "tls.cert_file",
+        "tls.client_ca_file",
+        "admin.tls.cert_file",
+        "upstreams.payments.tls.ca_file",
+        "upstreams.payments.tls.cert_file",
+    ]
+
+
+def test_the_streaming_example_uses_sockets_on_both_sides(tmp_path: Path) -> None:
+    """Listener and target are Unix sockets, the route streams, and nothing is warned about."""
+    config = load(FOLDER / "streaming.yaml", {**ENV, "GATEWAY_SPILL": str(tmp_path)})
+    assert config.listen == UnixListener("/run/gateway/gateway.sock")
+    assert config.upstreams["model"].targets == ("unix:/run/model/model.sock",)
+    assert config.memory.spill_directory == str(tmp_path)
+    assert config.routes[0].policy is not None
+    assert config.routes[0].policy.stream
+    assert config.warnings == ()
+
+
+def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
+    """Every field of TLS, and the list of targets, is in use in the edge example or named in a comment of the full one."""
+    full, edge = (FOLDER / "gateway.yaml").read_text(), yaml.safe_load((FOLDER / "edge.yaml").read_text())
+    assert set(edge["tls"]) == {field.name for field in Struct.of(TlsServerFields).table}
+    assert all(f"#   {name}: " in full for name in edge["tls"])
+    payments = edge["upstreams"]["payments"]
+    assert set(payments["tls"]) | {"key_file", "verify"} == {field.name for field in Struct.of(TlsClientFields).table}
+    assert all(f"#   {field.name}: " in full for field in Struct.of(TlsClientFields).table)
+    assert len(payments["targets"]) > 1
+
+
 def test_the_full_example_shows_every_field_with_its_default() -> None:
     """No setting is missing from the commented example, and none is shown with another value than its default."""
     shown = yaml.safe_load((FOLDER / "gateway.yaml").read_text())
@@ -57,8 +119,9 @@ def test_the_full_example_shows_every_field_with_its_default() -> None:
 
 
 def _compare(struct: Struct, shown: dict[str, Any], path: str) -> None:
-    assert set(shown) == {field.name for field in struct.table}, path
-    for field in struct.table:
+    table = [field for field in struct.table if f"{path}.{field.name}" not in NEEDS_MORE]
+    assert set(shown) == {field.name for field in table}, path
+    for field in table:
         value, here = shown[field.name], f"{path}.{field.name}"
         match field.kind:
             case Struct() if here == ".defaults":
@@ -69,6 +132,8 @@ def _compare(struct: Struct, shown: dict[str, Any], path: str) -> None:
                 _compare(inner, value[0], here)
             case MapOf(section=inner):
                 _compare(inner, next(iter(value.values())), here)
+            case _ if here == ".upstreams.url":
+                assert value.startswith("${GATEWAY_UPSTREAM_URL:-http://")
             case kind if not field.required and field.name not in CHOSEN:
                 if here != ".digest_secret":
                     assert _meaning(kind, value) == field.default, here

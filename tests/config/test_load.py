@@ -8,8 +8,10 @@ import pytest
 
 from gateway.config import (
     Admin,
+    ClientSettings,
     Config,
     DrainSettings,
+    MemorySettings,
     PostgresSettings,
     RedisSettings,
     TcpListener,
@@ -17,6 +19,7 @@ from gateway.config import (
     UpstreamConfig,
     load,
 )
+from gateway.core.headers import Forwarding
 from gateway.core.policy import (
     BodyMode,
     FingerprintPolicy,
@@ -40,10 +43,23 @@ routes:
 """
 
 FULL = """\
+name: edge-1
 listen: unix:/run/gateway.sock
 admin: {listen: "[::]:9000", token: s3cret}
 workers: 4
 trusted_proxies: [10.0.0.0/8, "2001:db8::/32", 192.0.2.1]
+forwarded: both
+proxy_status: true
+client:
+  header_timeout: 5s
+  body_timeout: 20s
+  send_timeout: 40s
+  idle_timeout: 30s
+  max_connections: 500
+  max_connections_per_address: 50
+  max_header_size: 16KiB
+  max_headers: 100
+memory: {total: 64MiB, spill_directory: .}
 postgres:
   dsn: postgresql://gateway@db/gateway
   pool_size: 16
@@ -57,11 +73,14 @@ access_log: false
 drain: {delay: 1s, timeout: 2m}
 upstreams:
   payments:
-    url: https://payments.example
-    timeouts: {connect: 1s, first_byte: 10s, read_idle: 5s, total: 90s}
+    targets: ["https://payments.example", "https://other.example:8443/"]
+    host: api.example:8443
+    health: {failures: 3, cooldown: 1500ms}
+    timeouts: {connect: 1s, first_byte: 10s, read_idle: 5s, stream_idle: 10m, total: 90s}
     max_execution: 3m
     keepalive: 10s
     max_connections: 32
+    slot_wait: 500ms
 routes:
   - id: charge
     methods: [POST, PUT]
@@ -90,25 +109,69 @@ routes:
 """
 
 
+PLAIN = UpstreamConfig(
+    name="payments",
+    targets=("http://payments:8000",),
+    connect=2.0,
+    first_byte=30.0,
+    read_idle=30.0,
+    total=60.0,
+    max_execution=120.0,
+    keepalive=4.0,
+    max_connections=256,
+    host="forward",
+    tls=None,
+    failures=10,
+    cooldown=5.0,
+    stream_idle=3600.0,
+    slot_wait=1.0,
+)
+
+
 def test_the_least_file_takes_every_default(tmp_path: Path) -> None:
     """A file with one upstream and its routes gives the documented defaults, and the policy's own."""
     assert read(tmp_path, LEAST) == Config(
+        name="idempotency-gateway",
         listen=TcpListener("0.0.0.0", 8080),
+        tls=None,
         admin=Admin(TcpListener("127.0.0.1", 9464)),
         workers=1,
         trusted_proxies=(),
+        forwarded=Forwarding.X_FORWARDED,
+        proxy_status=False,
+        client=ClientSettings(15.0, 60.0, 60.0, 75.0, 10_000, 0, 64 * 1024, 256),
+        memory=MemorySettings(256 * 1024 * 1024, None),
         postgres=PostgresSettings("postgresql://db/gateway", 8, 2.0, prepared_statements=True, allow_unsafe=frozenset()),
         redis=None,
         digest_secret=None,
         problem_base="urn:idempotency-gateway:problem:",
         access_log=True,
         drain=DrainSettings(5.0, 75.0),
-        upstreams={"payments": UpstreamConfig("payments", "http://payments:8000", 2.0, 30.0, 30.0, 60.0, 120.0, 4.0, 256)},
+        upstreams={"payments": PLAIN},
         routes=(
             Route("charge", "/v1/charges", "payments", frozenset({"POST", "PATCH"}), Policy(scope="charge", principal=())),
             Route("rest", "/**", "payments"),
         ),
     )
+
+
+FULL_UPSTREAM = UpstreamConfig(
+    name="payments",
+    targets=("https://payments.example", "https://other.example:8443"),
+    connect=1.0,
+    first_byte=10.0,
+    read_idle=5.0,
+    total=90.0,
+    max_execution=180.0,
+    keepalive=10.0,
+    max_connections=32,
+    host="api.example:8443",
+    tls=None,
+    failures=3,
+    cooldown=1.5,
+    stream_idle=600.0,
+    slot_wait=0.5,
+)
 
 
 def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
@@ -133,10 +196,16 @@ def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
     )
     networks = tuple(ipaddress.ip_network(text) for text in ("10.0.0.0/8", "2001:db8::/32", "192.0.2.1/32"))
     assert read(tmp_path, FULL) == Config(
+        name="edge-1",
         listen=UnixListener("/run/gateway.sock"),
+        tls=None,
         admin=Admin(TcpListener("::", 9000), "s3cret"),
         workers=4,
         trusted_proxies=networks,
+        forwarded=Forwarding.BOTH,
+        proxy_status=True,
+        client=ClientSettings(5.0, 20.0, 40.0, 30.0, 500, 50, 16 * 1024, 100),
+        memory=MemorySettings(64 * 1024 * 1024, str(tmp_path)),
         postgres=PostgresSettings(
             "postgresql://gateway@db/gateway", 16, 1.0, prepared_statements=False, allow_unsafe=frozenset({"fsync_off", "in_recovery"})
         ),
@@ -145,7 +214,7 @@ def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
         problem_base="https://docs.example.com/problems/",
         access_log=False,
         drain=DrainSettings(1.0, 120.0),
-        upstreams={"payments": UpstreamConfig("payments", "https://payments.example", 1.0, 10.0, 5.0, 90.0, 180.0, 10.0, 32)},
+        upstreams={"payments": FULL_UPSTREAM},
         routes=(Route("charge", "/v1/{account}/charges/**", "payments", frozenset({"POST", "PUT"}), policy),),
     )
 

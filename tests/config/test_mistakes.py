@@ -209,7 +209,10 @@ REPLACED = [
         id="allow-unsafe",
     ),
     pytest.param(
-        "http://p", "ftp://p", "4:19: upstreams.payments.url: an upstream is http://host:port or https://host:port", id="url-scheme"
+        "http://p",
+        "ftp://p",
+        "4:19: upstreams.payments.url: an upstream is http://host:port, https://host:port or unix:/path",
+        id="url-scheme",
     ),
     pytest.param(
         ":8000",

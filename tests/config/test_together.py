@@ -232,7 +232,7 @@ routes:
         f"{prefix}2:16: digest_secret: has 5 characters and needs 16 or more; make one with: openssl rand -hex 32",
         f"{prefix}3:11: postgres.dsn: is required (or `dsn_file`)",
         f"{prefix}3:12: postgres.dns: unknown key; did you mean `dsn`?",
-        f"{prefix}5:19: upstreams.payments.url: an upstream is http://host:port or https://host:port",
+        f"{prefix}5:19: upstreams.payments.url: an upstream is http://host:port, https://host:port or unix:/path",
         f"{prefix}6:3: upstreams.payments: duplicate key (first in line 5)",
         f"{prefix}7:18: drain.timeout: 5s is too short for the total timeout of upstream `payments`, 1m, and the settle_timeout of "
         "route `charge`, 2s; make it at least 62s",

@@ -6,13 +6,14 @@ A store is contracted by a subclass of `StoreContract` with one fixture, `harnes
 import hashlib
 import itertools
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
 
 import asyncpg
 
 from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.core.packing import ZLIB, pack
 from gateway.ports import Maintenance, Store
 from gateway.store.memory import MemoryStore
 from gateway.store.postgres import PostgresStore
@@ -129,6 +130,13 @@ def response(
 ) -> StoredResponse:
     full = b"" if body is None else body
     return StoredResponse(status, reason, headers, body, len(full), hashlib.sha256(full).digest())
+
+
+def packed_response(body: bytes = b'{"id": "ch_1"}' * 1000) -> StoredResponse:
+    """An answer whose body is kept compressed."""
+    encoding, packed = pack(body, ())
+    assert encoding == ZLIB
+    return replace(response(body), body=packed, encoding=encoding)
 
 
 def lease_under(lease: Lease, owner: bytes | None = None) -> Lease:

@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import random
 
 import pytest
 
 from gateway.core.model import Intent, Lease, Record, Status, StoredResponse
+from gateway.core.packing import unpack
 from gateway.ports import Transition
 from tests.contract.harness import (
     LEASE,
@@ -17,6 +19,7 @@ from tests.contract.harness import (
     fresh_key,
     intent,
     lease_under,
+    packed_response,
     reserved,
     response,
 )
@@ -206,6 +209,44 @@ class StoreContract:
         assert stored_empty.body == b""
         assert stored_absent == response(b"x" * 100).without_body()
 
+    async def test_a_packed_body_survives_with_its_encoding(self, harness: Harness) -> None:
+        """A store neither packs nor unpacks: find and reserve give the packed bytes, how they are packed, and the plain body's length."""
+        plain = b'{"id": "ch_1"}' * 1000
+        lease = await completed(harness, packed_response(plain))
+        for record in (await found(harness.store, lease.key), await harness.store.reserve(intent(lease.key))):
+            assert isinstance(record, Record)
+            assert record.response == packed_response(plain)
+            assert record.response.body is not None
+            assert unpack(record.response.encoding, record.response.body, record.response.body_length) == plain
+
+    async def test_a_large_packed_body_survives(self, harness: Harness) -> None:
+        """So does one that is large even when packed."""
+        answer = packed_response(random.Random(7).randbytes(300_000).hex().encode())
+        assert answer.body is not None
+        assert len(answer.body) > 300_000
+        lease = await completed(harness, answer)
+        again = await harness.store.reserve(intent(lease.key))
+        assert isinstance(again, Record)
+        assert again.response == answer
+        assert (await found(harness.store, lease.key)).response == answer
+
+    async def test_plain_and_packed_answers_do_not_mix(self, harness: Harness) -> None:
+        """Each record of many that are asked for at once has its own encoding; what is absent has none."""
+        answers = [response(), packed_response(), packed_response().without_body(), response(b"")] * 10
+        leases = [await completed(harness, answer) for answer in answers]
+        records = await asyncio.gather(*[harness.store.reserve(intent(lease.key)) for lease in leases])
+        assert [record.response for record in records if isinstance(record, Record)] == answers
+
+    async def test_a_new_life_forgets_how_the_last_answer_was_packed(self, harness: Harness) -> None:
+        """After a packed answer has expired, the key's next answer is plain, and the other way round."""
+        lease = await completed(harness, packed_response())
+        for answer in (response(), packed_response(), response(b"").without_body()):
+            await harness.advance(RETENTION + 1)
+            taken = await harness.store.claim(await found(harness.store, lease.key), intent(lease.key))
+            assert taken is not None
+            assert (await harness.store.complete(taken, answer, RETENTION)).transition is Transition.DONE
+            assert (await found(harness.store, lease.key)).response == answer
+
     # complete
 
     async def test_complete_tells_when_the_record_expires(self, harness: Harness) -> None:
@@ -228,6 +269,16 @@ class StoreContract:
         assert again.transition is Transition.ALREADY
         assert again.expires_at_us == before.expires_at_us
         assert (await found(harness.store, lease.key)).version == before.version
+
+    async def test_a_repeated_complete_may_be_packed_otherwise(self, harness: Harness) -> None:
+        """The same answer is the same however it is packed; what was stored first stays."""
+        for first, second in [
+            (packed_response(), response(b'{"id": "ch_1"}' * 1000)),
+            (response(b'{"id": "ch_1"}' * 1000), packed_response()),
+        ]:
+            lease = await completed(harness, first)
+            assert (await harness.store.complete(lease, second, RETENTION)).transition is Transition.ALREADY
+            assert (await found(harness.store, lease.key)).response == first
 
     async def test_completed_is_immutable(self, harness: Harness) -> None:
         """Nothing that its own owner or anybody else sends changes a completed record."""

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from gateway.core.model import Fingerprint, Lease, Record, RecordKey, Status, StoredResponse
 from gateway.ports import Transition
 from gateway.store.postgres import PostgresStore
-from tests.contract.harness import Harness, MemoryHarness, PostgresHarness, empty_records, fingerprint, intent, response
+from tests.contract.harness import Harness, MemoryHarness, PostgresHarness, empty_records, fingerprint, intent, packed_response, response
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ LEASE, MAX_EXECUTION, RETENTION = 30.0, 60.0, 600.0
 KEYS = st.integers(0, 1)
 HOLDERS = st.integers(0, 5)
 MEANINGS = {name: fingerprint(name) for name in ("a", "b")}
-ANSWERS = {name: response(name.encode()) for name in ("x", "y")}
+ANSWERS = {"x": response(b"x"), "y": packed_response()}
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def test_the_gateway_finds_its_neighbours(config: Config) -> None:
     """Hosts and ports of the route map are those of services of the file, and Postgres makes the user and database it names."""
     found = services()
     dsn, redis = urlsplit(config.postgres.dsn), urlsplit(config.redis.url if config.redis else "")
-    upstream = urlsplit(config.upstreams["sample"].url)
+    upstream = urlsplit(config.upstreams["sample"].targets[0])
     assert (dsn.hostname, dsn.port, redis.hostname, redis.port) == ("postgres", 5432, "redis", 6379)
     made = found["postgres"]["environment"]
     assert (dsn.username, dsn.password, dsn.path) == (made["POSTGRES_USER"], made["POSTGRES_PASSWORD"], f"/{made['POSTGRES_DB']}")

@@ -14,17 +14,18 @@ from gateway.core.fingerprint import make_fingerprinter
 from gateway.core.model import Headers, Intent, Record, RecordKey
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
-from gateway.engine.attempt import Tools
 from gateway.engine.engine import Engine
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import GuardedRequest
+from gateway.engine.tools import Tools
 from gateway.ports import StoreUnavailable
+from gateway.spool import MemoryBudget
 from gateway.store.memory import MemoryStore
 from gateway.store.quiet import Quiet
 from tests.engine.store import TroubledStore
 from tests.engine.upstream import ActingUpstream
-from tests.simulation.environment import VirtualClock
+from tests.simulation.environment import VirtualClock, in_place
 from tests.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
@@ -114,6 +115,7 @@ class Stage:
         self.loop = loop
         self.transcript: list[str] = []
         self.memory = MemoryStore(loop.time, loop.time)
+        self.memory_budget = MemoryBudget(64 * 1024 * 1024, offload=False)
         self.store = TroubledStore(self, self.memory)
         self.upstream = ActingUpstream(self)
         self.observer = NotingObserver()
@@ -125,7 +127,7 @@ class Stage:
 
     def another(self) -> tuple[Engine, LeaseKeeper]:
         keeper = LeaseKeeper(self.store, self.clock, self.observer)
-        tools = Tools(self.store, self.clock, self.randomness, self.observer, keeper)
+        tools = Tools(self.store, self.clock, self.randomness, self.observer, keeper, self.memory_budget, in_place)
         fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
         return Engine(tools, {"payments": self.upstream}, fingerprints), keeper
 
@@ -197,6 +199,16 @@ class Stage:
         await asyncio.gather(*self._late)
         assert self.keeper.holding == 0
 
+    async def whole(self, reply: Reply) -> bytes:
+        """The body of an answer of any size, as its client gets it."""
+        assert isinstance(reply.answer, Passed | Replayed)
+        body = reply.answer.body
+        if isinstance(body, bytes):
+            return body
+        pieces = [piece async for piece in body.pieces()]
+        body.close()
+        return b"".join(pieces)
+
 
 async def _no_policy(_: bytes) -> tuple[int, str] | None:
     return None
@@ -211,9 +223,10 @@ def refused(reply: Reply) -> tuple[int, str]:
 def told(reply: Reply) -> tuple[Label, int, bytes]:
     """The label, status and body of an upstream's answer, first or replayed."""
     assert isinstance(reply.answer, Passed | Replayed)
+    assert isinstance(reply.answer.body, bytes)
     return reply.label, reply.answer.status, reply.answer.body
 
 
 def relayed(reply: Reply) -> AsyncIterator[bytes]:
     assert isinstance(reply.answer, Relayed)
-    return reply.answer.chunks
+    return reply.answer.body.pieces()

@@ -1,8 +1,8 @@
 """The authority is away before anything was sent to it: refuse, or, where the route says so, forward unprotected."""
 
 from gateway.core.decision import Label
-from gateway.engine.answers import Passed, Refused, RelayCut, Relayed
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, StoreUnavailable
+from gateway.engine.answers import Passed, Refused, Relayed
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, RelayCut, StoreUnavailable
 from tests.engine.stage import FORWARD, Stage, refused, relayed, scene, told
 from tests.engine.store import Lands, LosesReply, Refuses
 from tests.engine.upstream import Part
@@ -80,7 +80,7 @@ async def test_an_unprotected_answer_of_unknown_length_is_relayed(stage: Stage) 
     )
     reply = await stage.ask(FORWARD)
     assert isinstance(reply.answer, Relayed)
-    assert [chunk async for chunk in reply.answer.chunks] == [b"a", b"b"]
+    assert [chunk async for chunk in reply.answer.body.pieces()] == [b"a", b"b"]
     chunks = relayed(await stage.ask(FORWARD))
     assert await anext(chunks) == b"a"
     cut = False

@@ -1,6 +1,5 @@
 """Answers that go out as they come: by the route's wish, or because they are too large to be held."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -9,10 +8,8 @@ import pytest
 from gateway.core.decision import Label
 from gateway.core.model import Lease, Status, StoredResponse
 from gateway.core.policy import Limits
-from gateway.engine import relay as relay_module
-from gateway.engine.answers import Passed, Refused, RelayCut, Relayed
-from gateway.engine.relay import Relay
-from gateway.ports import DoubtReason, InDoubt
+from gateway.engine.answers import Passed, Refused, Relayed
+from gateway.ports import DoubtReason, InDoubt, RelayCut
 from tests.engine.stage import KEY, POLICY, Stage, refused, relayed, scene, told
 from tests.engine.store import LosesReply, Stalls
 from tests.engine.upstream import Part
@@ -35,7 +32,7 @@ async def test_a_stream_leaves_as_it_comes_but_for_its_last_piece(stage: Stage) 
     assert stage.loop.time() < 0.2
     assert isinstance(reply.answer, Relayed)
     assert (reply.label, reply.answer.status, reply.answer.length, reply.settlement) == (Label.EXECUTE, 201, 18, None)
-    arrived = [(round(stage.loop.time(), 1), chunk) async for chunk in reply.answer.chunks]
+    arrived = [(round(stage.loop.time(), 1), chunk) async for chunk in reply.answer.body.pieces()]
     assert arrived == [(2.1, b"one "), (3.1, b"two "), (4.1, b"three "), (4.6, b"four")]
     assert (await stage.record()).status is Status.COMPLETED
     assert told(await stage.ask(STREAM)) == (Label.REPLAY, 201, b"one two three four")
@@ -127,28 +124,63 @@ async def test_a_stream_in_doubt_by_its_status_ends_well(stage: Stage) -> None:
 
 
 @scene
-async def test_a_client_that_falls_behind_is_cut_and_its_record_completes(stage: Stage) -> None:
-    """Reading the upstream never waits for a client: 8 MiB behind it is cut, and its retry finds the whole answer."""
-    pieces = tuple(b"x" * 1024 * 1024 for _ in range(10))
+async def test_a_client_that_reads_nothing_holds_nothing_back(stage: Stage) -> None:
+    """Reading the upstream never waits for a client: the record completes, and the client gets all of it whenever it comes to read."""
+    pieces = tuple(bytes([number]) * 1024 * 1024 for number in range(10))
     stage.upstream.plays(Part(pieces=pieces))
     policy = replace(STREAM, limits=Limits(response_body=16 * 1024 * 1024))
     chunks = relayed(await stage.ask(policy))
     await stage.quiet()
-    with pytest.raises(RelayCut):
-        await everything(chunks)
-    assert told(await stage.ask(policy))[2] == b"".join(pieces)
+    assert b"".join(await everything(chunks)) == b"".join(pieces)
+    assert await stage.whole(await stage.ask(policy)) == b"".join(pieces)
 
 
 @scene
-async def test_a_client_is_not_behind_by_what_was_held_for_it(stage: Stage) -> None:
-    """What was held until the answer outgrew the cap came at once, by no fault of the client's."""
-    limit = relay_module.BUFFER_BYTES
-    pieces = (b"x" * limit, b"y" * 1024, b"z" * 1024)
-    policy = replace(POLICY, limits=Limits(response_body=limit))
+async def test_what_outgrew_the_cap_arrives_whole_however_late(stage: Stage) -> None:
+    """What was held until the answer outgrew the cap, and what came behind it, is all there for a client that comes late."""
+    pieces = (b"x" * 3 * 1024 * 1024, b"y" * 1024, b"z" * 2 * 1024 * 1024)
+    policy = replace(POLICY, limits=Limits(response_body=3 * 1024 * 1024))
     stage.upstream.plays(Part(pieces=pieces))
     reply = await stage.ask(policy)
     await stage.quiet()
-    assert await everything(relayed(reply)) == list(pieces)
+    assert b"".join(await everything(relayed(reply))) == b"".join(pieces)
+
+
+@scene
+async def test_a_large_answer_within_the_cap_waits_for_its_commit(stage: Stage) -> None:
+    """It is too large for memory and goes out from disk, but not before it is committed; its replay likewise."""
+    pieces = tuple(bytes([number]) * 500_000 for number in range(10))
+    stage.upstream.plays(Part(pieces=pieces))
+    stage.store.script("complete", Stalls(1.5))
+    reply = await stage.ask()
+    assert 1.5 <= stage.loop.time() < 1.6
+    assert (reply.label, reply.settlement) == (Label.EXECUTE, "complete")
+    assert await stage.whole(reply) == b"".join(pieces)
+    again = await stage.ask()
+    assert again.label is Label.REPLAY
+    assert await stage.whole(again) == b"".join(pieces)
+
+
+async def nothing_is_held_after(stage: Stage, raises: BaseException | None) -> None:
+    """Whatever became of an answer that nobody read, its memory is counted off in the end."""
+    stage.upstream.plays(Part(pieces=tuple(b"x" * 100_000 for _ in range(30)), raises=raises))
+    reply = await stage.ask(replace(STREAM, limits=Limits(response_body=1_000_000)))
+    assert isinstance(reply.answer, Relayed)
+    await stage.quiet()
+    reply.answer.body.close()
+    assert stage.memory_budget.held == 0
+
+
+@scene
+async def test_nothing_is_held_after_an_answer(stage: Stage) -> None:
+    """An answer above the cap that its client left unread holds no memory when it is closed."""
+    await nothing_is_held_after(stage, None)
+
+
+@scene
+async def test_nothing_is_held_after_a_broken_answer(stage: Stage) -> None:
+    """Nor does one that the upstream broke off."""
+    await nothing_is_held_after(stage, InDoubt(DoubtReason.TRUNCATED_RESPONSE, 201))
 
 
 @scene
@@ -158,32 +190,3 @@ async def test_a_client_that_goes_away_changes_nothing(stage: Stage) -> None:
     await stage.ask(STREAM)
     await stage.quiet()
     assert (await stage.record()).status is Status.COMPLETED
-
-
-@scene
-async def test_pieces_pushed_before_an_end_all_arrive(stage: Stage) -> None:
-    """Ending does not overtake what is buffered; cutting drops it."""
-    relay, cut = Relay(), Relay()
-    for piece in PIECES:
-        relay.push(piece)
-        cut.push(piece)
-    relay.end()
-    cut.end()
-    cut.cut()
-    assert await everything(relay.chunks()) == list(PIECES)
-    with pytest.raises(RelayCut):
-        await everything(cut.chunks())
-
-
-@scene
-async def test_a_reader_waits_for_pieces(stage: Stage) -> None:
-    """The reader sleeps until something comes, is cut or ends."""
-    relay = Relay()
-    reader = asyncio.get_running_loop().create_task(everything(relay.chunks()))
-    for piece in PIECES:
-        await stage.clock.sleep(1)
-        relay.push(piece)
-    await stage.clock.sleep(1)
-    assert not reader.done()
-    relay.end()
-    assert await reader == list(PIECES)

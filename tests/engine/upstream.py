@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 from gateway.core.model import Headers
-from gateway.ports import NotSent, NotSentReason, UpstreamRequest
+from gateway.ports import NotSent, NotSentReason, Tunnel, UpstreamRequest
 from tests.engine.store import Teller
 from tests.support.responses import Body
 
@@ -84,6 +84,9 @@ class _Response:
             yield piece
         if self._part.raises is not None:
             raise self._part.raises
+
+    def tunnel(self) -> Tunnel:
+        raise AssertionError("nobody asked to switch protocols")
 
     def close(self) -> None:
         pass

@@ -86,6 +86,7 @@ def test_a_line_has_every_field() -> None:
         "request_bytes": 120,
         "response_bytes": 340,
         "client_gone": True,
+        "client": None,
     }
 
 

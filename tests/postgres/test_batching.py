@@ -1,10 +1,12 @@
 import asyncio
 import secrets
+from dataclasses import replace
 
 import asyncpg
 import pytest
 
 from gateway.core.model import Lease, Record, Status
+from gateway.core.packing import ZLIB
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
 from tests.contract.harness import RETENTION, age_records, empty_records, found, fresh_key, intent, reserved, response
@@ -142,11 +144,13 @@ async def test_a_response_that_cannot_be_stored_is_stored_without_its_body(
     store = make_store(pool_size=1)
     await refuse(connection, f"position('\\x{POISON.hex()}'::bytea in response_body) > 0")
     leases = [await reserved(store, intent()) for _ in range(9)]
-    bodies = [POISON if n == 4 else b"fine" for n in range(9)]
-    answers = await asyncio.gather(*[store.complete(lease, response(body), RETENTION) for lease, body in zip(leases, bodies, strict=True)])
+    full = [response(b"fine")] * 9
+    full[4] = response(POISON)
+    full[7] = replace(response(b"plain"), body=POISON, encoding=ZLIB)
+    answers = await asyncio.gather(*[store.complete(lease, each, RETENTION) for lease, each in zip(leases, full, strict=True)])
     assert {answer.transition for answer in answers} == {Transition.DONE}
     stored = [(await found(store, lease.key)).response for lease in leases]
-    assert stored == [response(body).without_body() if body is POISON else response(body) for body in bodies]
+    assert stored == [each.without_body() if each.body is POISON else each for each in full]
 
 
 async def test_a_response_whose_headers_cannot_be_stored_is_stored_without_them(
@@ -167,18 +171,24 @@ async def test_a_response_whose_headers_cannot_be_stored_is_stored_without_them(
 async def test_a_stored_response_that_cannot_be_read_fails_alone(
     make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
-    """A newer schema version or cut headers are an error, never a guess, and no other caller notices."""
+    """A newer schema version or encoding, or cut headers, are an error, never a guess, and no other caller notices."""
     store = make_store(pool_size=1)
-    leases = [await reserved(store, intent()) for _ in range(3)]
+    damage = [
+        "response_schema_version = 99",
+        "response_headers = substr(response_headers, 1, 9)",
+        "response_schema_version = 2, response_body_encoding = 2",
+        "response_schema_version = 3, response_body_encoding = 1",
+    ]
+    leases = [await reserved(store, intent()) for _ in range(len(damage) + 1)]
     for lease in leases:
         await store.complete(lease, response(headers=((b"a", b"b"),)), RETENTION)
-    damage = ["response_schema_version = 99", "response_headers = substr(response_headers, 1, 9)"]
     for lease, change in zip(leases, damage, strict=False):
         await connection.execute(f"UPDATE gateway_records SET {change} WHERE idempotency_key = $1", lease.key.key)
     answers = await asyncio.gather(*[store.reserve(intent(lease.key)) for lease in leases], return_exceptions=True)
-    assert [type(answer) for answer in answers] == [StoreUnavailable, StoreUnavailable, Record]
-    with pytest.raises(StoreUnavailable):
-        await store.find(leases[0].key)
+    assert [type(answer) for answer in answers] == [StoreUnavailable] * len(damage) + [Record]
+    for lease in leases[:-1]:
+        with pytest.raises(StoreUnavailable):
+            await store.find(lease.key)
 
 
 async def test_a_serializable_database_still_has_one_winner(

@@ -33,7 +33,7 @@ async def reserve(connection: "Connection", wanted: Intent) -> list[asyncpg.Reco
 
 
 async def find(connection: "Connection", wanted: Intent) -> Record:
-    row = await connection.fetchrow(QUERIES["find"], wanted.key.scope_id, wanted.key.key)
+    row = await connection.fetchrow(QUERIES["find"], wanted.key.scope_id, wanted.key.key, 65536)
     assert row is not None
     return decode_record(wanted.key, row)
 
@@ -229,7 +229,7 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
     primary, expiring = "gateway_records_pkey", "gateway_records_expiring"
     cases: list[tuple[str, tuple[Any, ...], set[str]]] = [
         (QUERIES["reserve"], (*columns(map(intent_row, many)), 65536), {primary}),
-        (QUERIES["find"], keys[0][:2], {primary}),
+        (QUERIES["find"], (*keys[0][:2], 65536), {primary}),
         (QUERIES["complete"], tuple(columns([completion(lease, response(), 1.0)] * 1)), {primary}),
         (QUERIES["release"], tuple(columns([(*key, "x", 1.0) for key in keys])), {primary}),
         (QUERIES["doubt"], tuple(columns([(*key, "x") for key in keys])), {primary}),

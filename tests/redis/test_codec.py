@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.model import Fingerprint, StoredResponse
+from gateway.core.packing import ENCODINGS, PLAIN, ZLIB
 from gateway.store.redis.codec import (
     CompletedEntry,
     LeaseEntry,
@@ -32,9 +33,10 @@ headers = st.lists(st.tuples(lines, lines), max_size=12).map(tuple)
 @st.composite
 def responses(draw: st.DrawFn) -> StoredResponse:
     body = draw(st.none() | st.binary(max_size=2000))
-    length = draw(st.integers(0, 2**40)) if body is None else len(body)
+    encoding = PLAIN if body is None else draw(st.sampled_from(sorted(ENCODINGS)))
+    length = len(body) if body is not None and encoding == PLAIN else draw(st.integers(0, 2**40))
     digest = draw(st.binary(min_size=32, max_size=32))
-    return StoredResponse(draw(st.integers(100, 599)), draw(st.binary(max_size=60)), draw(headers), body, length, digest)
+    return StoredResponse(draw(st.integers(100, 599)), draw(st.binary(max_size=60)), draw(headers), body, length, digest, encoding)
 
 
 completed = st.builds(
@@ -52,6 +54,9 @@ completed = st.builds(
 
 RESPONSE = StoredResponse(201, b"Created", ((b"Set", b"1"), (b"set", b"2"), (b"Empty", b"")), b"body", 4, b"d" * 32)
 ENTRY = CompletedEntry(Fingerprint(1, b"p" * 32, b"f" * 32), OWNER, 1_700_000_000_000_000, UUID(int=7), 3, 1, "req-1", RESPONSE)
+
+
+PACKED = replace(ENTRY, response=replace(RESPONSE, body=b"packed", body_length=5000, encoding=ZLIB))
 
 
 def encoded(entry: CompletedEntry = ENTRY) -> bytes:
@@ -117,6 +122,49 @@ def test_unknown_format_and_state_are_not_read(at: int) -> None:
     value = bytearray(encoded())
     value[at] = 99
     assert decode(LOOKUP, bytes(value)) is None
+
+
+def test_plain_and_packed_bodies_have_formats_of_their_own() -> None:
+    """A plain body is written as the release before reads it; a packed one in a format that it knows nothing of."""
+    assert encoded()[0] == 1
+    assert encoded(PACKED)[0] == 2
+    assert encode_lease(LOOKUP, ENTRY.fingerprint, OWNER)[0] == 1
+
+
+def test_a_format_1_value_is_read_as_ever() -> None:
+    """What the release before has written, byte for byte."""
+    head = b"\x01\x02" + OWNER + LOOKUP + ENTRY.expires_at_us.to_bytes(8, "big") + b"\x00\x01" + b"\x20\x20" + b"p" * 32 + b"f" * 32
+    record = UUID(int=7).bytes + (3).to_bytes(8, "big") + (1).to_bytes(4, "big") + (5).to_bytes(2, "big")
+    answer = (201).to_bytes(2, "big") + (7).to_bytes(2, "big") + (3).to_bytes(2, "big") + (18).to_bytes(4, "big")
+    body = b"\x01" + (4).to_bytes(8, "big") + b"\x20"
+    value = head + record + answer + body + b"req-1" + b"Created" + b"d" * 32 + b"Set\n1\nset\n2\nEmpty\n" + b"body"
+    assert decode(LOOKUP, value) == ENTRY
+    assert encoded() == value
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_neither_format_is_read_as_the_other(form: int) -> None:
+    """A plain body is never taken for a packed one, nor the other way round; and no lease has format 2."""
+    entries = [encoded(), encoded(PACKED), encode_lease(LOOKUP, ENTRY.fingerprint, OWNER)]
+    for value in entries:
+        if value[0] != form:
+            assert decode(LOOKUP, bytes((form,)) + value[1:]) is None
+
+
+@pytest.mark.parametrize("encoding", [PLAIN, 2, 255])
+def test_an_unknown_encoding_is_not_read(encoding: int) -> None:
+    """How a later release packs bodies says nothing to this one; and format 2 has packed bodies only."""
+    value = encoded(PACKED)
+    at = value.index((ZLIB).to_bytes(1, "big") + (6).to_bytes(4, "big") + b"req-1")
+    assert decode(LOOKUP, value) == PACKED
+    assert decode(LOOKUP, value[:at] + bytes((encoding,)) + value[at + 1 :]) is None
+
+
+def test_a_packed_body_counts_as_it_is_stored() -> None:
+    """The limit is one of bytes in Redis, not of the bytes that they stand for."""
+    long = replace(PACKED, response=replace(PACKED.response, body_length=LIMIT * 2))
+    assert decode(LOOKUP, encoded(long)) == long
+    assert encode_completed(LOOKUP, PACKED, len(encoded(PACKED)) - 1) is None
 
 
 def test_a_body_that_was_not_kept_stays_apart_from_an_empty_one() -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from gateway.core.model import Status
+from gateway.core.packing import ZLIB
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, entry_key
 from tests.redis.support import eventually, fingerprint
@@ -156,6 +158,21 @@ async def test_a_response_without_its_body_is_replayed_without_it(bench: Tiers) 
     await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(None), RETENTION)
     assert isinstance(await bench.entry(record), CompletedEntry)
     assert record_of(await bench.other.reserve(intent(record))).response == response(None)
+
+
+async def test_a_packed_response_is_replayed_as_it_was_packed(bench: Tiers) -> None:
+    """Its size in Redis is that of the packed body, however long the plain one; and a record that Redis lost enters packed again."""
+    record = key()
+    packed = replace(response(b"packed"), body_length=1_000_000, encoding=ZLIB)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), packed, RETENTION)
+    for _ in range(2):
+        assert isinstance(await bench.entry(record), CompletedEntry)
+        asked = bench.authority.asked
+        assert record_of(await bench.other.reserve(intent(record))).response == packed
+        assert bench.authority.asked == asked
+        await bench.forget(record)
+        assert record_of(await bench.store.reserve(intent(record))).response == packed
+        assert bench.authority.asked == asked + 1
 
 
 async def test_a_large_response_stays_out(bench: Tiers) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, assert_never
 from gateway.core.decision import Label
 from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import Policy
-from gateway.engine.answers import Passed, Refused, RelayCut, Relayed, Replayed
+from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Switched
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
+from gateway.ports import RelayCut
 from tests.simulation.scenario import Order, Script
 
 if TYPE_CHECKING:
@@ -75,14 +76,14 @@ async def serve(world: "World", engine: Engine, request: GuardedRequest) -> Answ
     match reply.answer:
         case Refused():
             return Answer(reply.label, refused=reply.answer)
-        case Passed(status, _, headers, body):
+        case Passed(status, _, headers, bytes(body)):
             return Answer(reply.label, None, status, headers, body, digest=hashlib.sha256(body).digest())
-        case Replayed(status, _, headers, body):
+        case Replayed(status, _, headers, bytes(body)):
             return Answer(reply.label, None, status, headers, body, replayed=True)
-        case Relayed(status, _, headers, _, chunks):
+        case Relayed(status, _, headers, _, relayed):
             pieces: list[bytes] = []
             try:
-                async for chunk in chunks:
+                async for chunk in relayed.pieces():
                     pieces.append(chunk)
                     await asyncio.sleep(world.random.choice((0.0, 0.0, 0.05)))
             except RelayCut:
@@ -91,6 +92,8 @@ async def serve(world: "World", engine: Engine, request: GuardedRequest) -> Answ
             world.journal.count("relayed")
             body = b"".join(pieces)
             return Answer(reply.label, None, status, headers, body, digest=hashlib.sha256(body).digest())
+        case Passed() | Replayed() | Switched():
+            raise AssertionError("no answer of the simulation is large, or switches protocols")
         case _:
             assert_never(reply.answer)
 

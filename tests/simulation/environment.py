@@ -1,8 +1,8 @@
 """Virtual time, seeded randomness and a counting observer: the ports that are not stores or upstreams."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.ports import Counts, Exchange, Swept
 from gateway.store.quiet import Quiet
@@ -10,6 +10,14 @@ from gateway.store.quiet import Quiet
 if TYPE_CHECKING:
     from tests.simulation.loop import SimulatedLoop
     from tests.simulation.world import World
+
+
+T = TypeVar("T")
+
+
+async def in_place(work: Callable[..., T], *arguments: Any) -> T:
+    """What production does in a thread."""
+    return work(*arguments)
 
 
 class VirtualClock:

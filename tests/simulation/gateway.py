@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from gateway.core.fingerprint import make_fingerprinter
 from gateway.core.policy import FingerprintPolicy
-from gateway.engine.attempt import Tools
 from gateway.engine.engine import Engine
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
+from gateway.engine.tools import Tools
 from gateway.ports import Store
 from gateway.reconcile.background import Background
+from gateway.spool import MemoryBudget
 from gateway.store.tiered import TieredStore
 from tests.simulation.authority import UnreliableStore
 from tests.simulation.clients import Answer, Ask, ConnectionLost, serve
-from tests.simulation.environment import CountingObserver, SeededRandomness, VirtualClock
+from tests.simulation.environment import CountingObserver, SeededRandomness, VirtualClock, in_place
 from tests.simulation.hot import SimulatedHotPath
 from tests.simulation.loop import OUTSIDE, Life, Process
 from tests.simulation.scenario import LEASE, REDIS_LEASE, Accident
@@ -73,7 +74,7 @@ class SimulatedGateway:
         store: Store = self.tiered or authority
         self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
         fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
-        tools = Tools(store, clock, randomness, self.observer, self.keeper)
+        tools = Tools(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
         self.upstream = rules.upstream(world, self.name)
         self.engine = rules.engine(tools, {"payments": self.upstream}, fingerprints)
         background = Background(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gateway.core.headers import first
 from gateway.core.model import Headers
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, UpstreamRequest
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Tunnel, UpstreamRequest
 from tests.simulation.scenario import LEASE, MAX_EXECUTION
 from tests.support.responses import Body
 
@@ -146,6 +146,9 @@ class SimulatedResponse:
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self._pieces
+
+    def tunnel(self) -> Tunnel:
+        raise AssertionError("nobody asked to switch protocols")
 
     def close(self) -> None:
         pass

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -38,17 +39,30 @@ class Setup:
     postgres_timeout: str = "2s"
     more: str = ""
     drain: str = "{delay: 0s, timeout: 90s}"
+    health: str = ""
+    listen: str = ""
+    """Instead of a port of its own: `unix:/path`."""
+    upstream: str = ""
+    """Instead of the `url` of the upstream: `targets: [...], tls: {...}`, and what else it shall have."""
+    admin_tls: str = ""
+    """The `tls` of the admin listener."""
+    admin_ca: Path | None = None
+    """Who signed the certificate of the admin listener, where it has one."""
 
     def yaml(self, port: int, admin: int) -> str:
+        tls = f", tls: {self.admin_tls}" if self.admin_tls else ""
+        upstream = self.upstream or f'url: "http://127.0.0.1:{self.upstream_port}"'
+        if self.health:
+            upstream += f", health: {self.health}"
         return f"""
-listen: 127.0.0.1:{port}
-admin: {{listen: "127.0.0.1:{admin}"}}
+listen: "{self.listen or f"127.0.0.1:{port}"}"
+admin: {{listen: "127.0.0.1:{admin}"{tls}}}
 postgres: {{dsn: "{self.postgres}", timeout: {self.postgres_timeout}}}
 redis: {{url: "{self.redis}"}}
 digest_secret: a-secret-of-the-tests-0123456789
 drain: {self.drain}
 upstreams:
-  payments: {{url: "http://127.0.0.1:{self.upstream_port}", timeouts: {self.timeouts}, max_execution: 1s}}
+  payments: {{{upstream}, timeouts: {self.timeouts}, max_execution: 1s}}
 defaults: {self.defaults}
 {self.more}
 routes:{self.routes}"""
@@ -64,6 +78,7 @@ class Gateway:
     config: Path
     log: Path
     frozen: bool = field(default=False)
+    admin_tls: ssl.SSLContext | None = None
 
     @property
     def pid(self) -> int:
@@ -106,9 +121,10 @@ class Gateway:
         return await asyncio.to_thread(self._get, path, "POST")
 
     def _get(self, path: str, method: str = "GET") -> tuple[int, bytes]:
-        request = urllib.request.Request(f"http://127.0.0.1:{self.admin}{path}", method=method)
+        scheme = "http" if self.admin_tls is None else "https"
+        request = urllib.request.Request(f"{scheme}://127.0.0.1:{self.admin}{path}", method=method)
         try:
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=10, context=self.admin_tls) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -160,7 +176,8 @@ async def running(setup: Setup, folder: Path, name: str = "gateway", env: Mappin
             stderr=output,
             env={**os.environ, **(env or {})},
         )
-    gateway = Gateway(port, admin, process, config, log)
+    tls = None if setup.admin_ca is None else ssl.create_default_context(cafile=str(setup.admin_ca))
+    gateway = Gateway(port, admin, process, config, log, admin_tls=tls)
     try:
         await _until_ready(gateway)
         yield gateway

@@ -200,5 +200,5 @@ def test_labels() -> None:
     assert {label.value for label in Label} == {
         *("execute", "execute_retry", "replay", "replay_without_body", "in_progress", "key_misuse", "unknown", "gone"),
         *("key_missing", "key_invalid", "principal_missing", "body_too_large", "refused_target", "aborted", "store_unavailable"),
-        *("unprotected", "bypass"),
+        *("unprotected", "bypass", "refused_request", "overloaded"),
     }

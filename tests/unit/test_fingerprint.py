@@ -10,7 +10,18 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from gateway.core.fingerprint import VERSION, Content, Fingerprinter, make_fingerprinter, parse_policy, policy_digest, policy_text
+from gateway.core.fingerprint import (
+    LARGE_BODY,
+    VERSION,
+    BodyDigest,
+    Content,
+    Fingerprinter,
+    digest_body,
+    make_fingerprinter,
+    parse_policy,
+    policy_digest,
+    policy_text,
+)
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.scope import length_prefixed
@@ -39,9 +50,22 @@ def fingerprinter_of(case: dict[str, Any]) -> Fingerprinter:
     return make_fingerprinter(policy_of(case), bytes.fromhex(case["secret"]))
 
 
+def octets(described: Any) -> bytes:
+    """What a vector describes: a text, octets in hex, or a list of texts, some of them repeated so many times."""
+    match described:
+        case str():
+            return described.encode()
+        case {"hex": digits}:
+            return bytes.fromhex(digits)
+        case {"unit": unit, "times": times}:
+            return octets(unit) * int(times)
+        case _:
+            return b"".join(map(octets, described))
+
+
 def content_of(case: dict[str, Any]) -> Content:
     headers = tuple((name.encode(), value.encode()) for name, value in case["headers"])
-    return Content(case["scope"], case["method"], case["target"].encode(), headers, case["body"].encode())
+    return Content(case["scope"], case["method"], case["target"].encode(), headers, octets(case["body"]))
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
@@ -63,8 +87,8 @@ def test_golden_policies(case: dict[str, Any]) -> None:
 def test_golden_parts(case: dict[str, Any]) -> None:
     """The digest is SHA-256, or HMAC under the secret, of the domain tag and the length-prefixed parts, and of nothing else."""
     message = b"idempotency-gateway/fingerprint/1\0"
-    for part in case["parts"]:
-        message += f"{len(part.encode())}:{part},".encode()
+    for part in map(octets, case["parts"]):
+        message += b"%d:%b," % (len(part), part)
     secret = bytes.fromhex(case["secret"])
     want = hmac.new(secret, message, hashlib.sha256) if secret else hashlib.sha256(message)
     assert want.hexdigest() == case["fingerprint"]
@@ -278,6 +302,46 @@ def test_never_raises(body: bytes, headers: list[tuple[bytes, bytes]], target: b
     for mode in BodyMode:
         content = Content("s", "POST", target, (*JSON, *headers), body)
         assert len(digest(content, FingerprintPolicy(mode, ("x",), ("/a",)))) == 32
+
+
+# ---- large bodies
+
+
+@pytest.mark.parametrize("mode", BodyMode)
+@pytest.mark.parametrize("secret", [b"", b"secret"])
+def test_a_large_body_and_its_digest_mean_the_same(mode: BodyMode, secret: bytes) -> None:
+    """Whether a process kept a body or spilled it while hashing, its fingerprint is one, in every mode."""
+    body = b'{"amount":100}' + b" " * LARGE_BODY
+    policy = FingerprintPolicy(mode, ignore=("/amount",))
+    kept, spilled = replace(PAYMENT, body=body), replace(PAYMENT, body=BodyDigest(len(body), hashlib.sha256(body).digest()))
+    assert digest(kept, policy, secret) == digest(spilled, policy, secret)
+
+
+def test_every_byte_of_a_large_body_counts() -> None:
+    """Beyond the limit another spelling is another body, and so is one byte changed or one more."""
+    body = b'{"amount":100}' + b" " * LARGE_BODY
+    others = [body + b" ", b" " + body[:-1], body[:-1] + b"\n", body.replace(b"100", b"1e2"), body.replace(b"100", b"101")]
+    assert len({digest(replace(PAYMENT, body=each)) for each in [body, *others]}) == 1 + len(others)
+    assert len({digest(replace(PAYMENT, body=digest_body(each))) for each in [body, *others]}) == 1 + len(others)
+
+
+def test_a_large_body_is_not_taken_for_the_bytes_of_its_digest() -> None:
+    """A short body that spells the digest of a long one is another body: the tag says so."""
+    body = bytes(LARGE_BODY + 1)
+    spelt = replace(PAYMENT, body=hashlib.sha256(body).digest())
+    assert digest(spelt, FingerprintPolicy(BodyMode.BYTES)) != digest(replace(PAYMENT, body=body), FingerprintPolicy(BodyMode.BYTES))
+
+
+def test_a_digest_stands_for_a_large_body_only() -> None:
+    """The digest of a body that must count by its bytes is a mistake of ours, and so is one that is no SHA-256."""
+    assert LARGE_BODY == 1024 * 1024
+    assert digest_body(bytes(LARGE_BODY + 1)) == BodyDigest(LARGE_BODY + 1, hashlib.sha256(bytes(LARGE_BODY + 1)).digest())
+    with pytest.raises(ValueError, match="counts by its bytes"):
+        digest_body(bytes(LARGE_BODY))
+    with pytest.raises(ValueError, match="counts by its bytes"):
+        BodyDigest(0, hashlib.sha256().digest())
+    with pytest.raises(ValueError, match="32 bytes"):
+        BodyDigest(LARGE_BODY + 1, b"short")
 
 
 # ---- policies

@@ -1,7 +1,7 @@
 """The values: where records live, and that nothing can be changed behind a holder's back."""
 
 import hashlib
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +41,14 @@ def test_a_response_without_its_body() -> None:
     for field in fields(StoredResponse):
         assert field.name == "body" or getattr(bare, field.name) == getattr(RESPONSE, field.name)
     assert bare.without_body() == bare
+
+
+def test_a_response_without_its_body_has_no_encoding() -> None:
+    """Nothing is left that could be packed."""
+    packed = replace(RESPONSE, encoding=1)
+    assert packed != RESPONSE
+    assert packed.without_body() == RESPONSE.without_body()
+    assert packed.without_body().encoding == 0
 
 
 def test_states() -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway.ports import UpstreamRequest
-from gateway.upstream import Exchange, HttpUpstream
+from gateway.upstream import Balancer, Exchange, HttpUpstream
 
 HOST = ((b"Host", b"stub"),)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -90,12 +90,15 @@ class Stub:
     `seen` is for tests to set and for scripts to wait for.
     """
 
-    def __init__(self, script: Script = answer_all, *, path: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, script: Script = answer_all, *, path: str | None = None, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self.script = script
         self.requests: list[bytes] = []
         self.connections = 0
         self.port = 0
         self.seen = asyncio.Event()
+        self._host = host
         self._path = path
         self._tls = tls
         self._server: asyncio.Server | None = None
@@ -107,7 +110,7 @@ class Stub:
 
     async def __aenter__(self) -> Self:
         if self._path is None:
-            self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, ssl=self._tls)
+            self._server = await asyncio.start_server(self._accepted, self._host, self.port, ssl=self._tls)
             self.port = self._server.sockets[0].getsockname()[1]
         else:
             self._server = await asyncio.start_unix_server(self._accepted, self._path)
@@ -167,7 +170,7 @@ async def whole(response: Exchange) -> bytes:
     return b"".join([piece async for piece in response.chunks()])
 
 
-async def call(upstream: HttpUpstream, method: bytes = b"POST") -> tuple[int, bytes]:
+async def call(upstream: HttpUpstream | Balancer, method: bytes = b"POST") -> tuple[int, bytes]:
     """One exchange: status and body."""
     response = await upstream.send(request(method), allow)
     try:

@@ -1,6 +1,6 @@
 import asyncio
 
-from gateway.upstream.alarm import Alarm
+from gateway.alarm import Alarm
 
 
 class Bell:

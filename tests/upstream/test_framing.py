@@ -40,6 +40,34 @@ def test_a_request_is_exactly_its_parts(request_: UpstreamRequest, wire: bytes) 
     assert head_and_body(request_) == wire
 
 
+@pytest.mark.parametrize(
+    ("headers", "lines"),
+    [
+        (HOST, b"Host: b:1"),
+        (((b"A", b"x"), (b"hOST", b"a"), (b"B", b"y")), b"A: x\r\nhOST: b:1\r\nB: y"),
+        (((b"Host", b"a"), (b"A", b"x"), (b"host", b"c")), b"Host: b:1\r\nA: x"),
+        (((b"A", b"x"),), b"Host: b:1\r\nA: x"),
+        ((), b"Host: b:1"),
+    ],
+)
+def test_the_host_is_replaced_where_it_stands(headers: Headers, lines: bytes) -> None:
+    """RFC 9112 section 3.2: there is exactly one afterwards, in the line's own place and spelling, or before all others."""
+    assert head_and_body(UpstreamRequest(b"GET", b"/", headers, b""), b"b:1") == b"GET / HTTP/1.1\r\n" + lines + b"\r\n\r\n"
+
+
+def test_a_switch_of_protocols_is_asked_for() -> None:
+    """RFC 9110 section 7.8: the field and the connection option that nominates it, in the form of the caller."""
+    wire = head_and_body(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=b"WebSocket"))
+    assert wire == b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n"
+
+
+@pytest.mark.parametrize(("host", "upgrade"), [(b"b\r\nA: x", None), (b"b\n", None), (None, b"x\r\nContent-Length: 5"), (b"a", b"\r")])
+def test_neither_a_host_nor_a_protocol_breaks_the_head(host: bytes | None, upgrade: bytes | None) -> None:
+    """Wherever they come from."""
+    with pytest.raises(ValueError, match="line break"):
+        head_and_body(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=upgrade), host)
+
+
 @pytest.mark.parametrize(("length", "field"), [(None, b"Transfer-Encoding: chunked"), (7, b"Content-Length: 7")])
 async def test_a_streamed_body_is_framed_by_its_length_if_that_is_known(length: int | None, field: bytes) -> None:
     """An announced length is used as it is; without one the body goes out in chunks."""

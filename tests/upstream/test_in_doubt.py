@@ -69,6 +69,12 @@ CASES: dict[str, tuple[Script, DoubtReason, int | None]] = {
     "length and chunked": (raw(HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), INVALID, None),
     "two lengths": (raw(HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"), INVALID, None),
     "another coding": (raw(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), INVALID, 200),
+    "chunked in HTTP/1.0": (raw(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), INVALID, 200),
+    "folded line": (raw(HEAD + b"A: b\r\n c\r\nContent-Length: 0\r\n\r\n"), INVALID, None),
+    "bare LF": (raw(HEAD + b"A: b\nContent-Length: 0\r\n\r\n"), INVALID, None),
+    "space before the colon": (raw(HEAD + b"Content-Length : 0\r\n\r\n"), INVALID, None),
+    "bad trailer": (raw(CHUNKED + b"2\r\nab\r\n0\r\nA : b\r\n\r\n"), INVALID, 200),
+    "HTTP/1.0 reset instead of the end of the stream": (reset(b"HTTP/1.0 200 OK\r\n\r\nabc"), DISCONNECTED, 200),
     "bad chunk": (raw(CHUNKED + b"2\r\nabX"), INVALID, 200),
     "endless head": (raw(HEAD + b"X: " + b"a" * 1_000_000), INVALID, None),
 }

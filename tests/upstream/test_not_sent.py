@@ -9,6 +9,8 @@ import pytest
 
 from gateway.ports import NotSent, NotSentReason
 from gateway.upstream import HttpUpstream, UpstreamSettings
+from tests.upstream import ports
+from tests.upstream.ports import free_port
 from tests.upstream.stub import OK, Fence, Peer, Stub, allow, call, request, until
 
 
@@ -24,23 +26,9 @@ async def refusal(client: HttpUpstream) -> NotSentReason:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port whose backlog is full: the kernel drops further SYNs, so that connecting hangs."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex(listener.getsockname())
-        yield listener.getsockname()[1]
-        for filler in fillers:
-            filler.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on which connecting hangs."""
+    with ports.silent_port() as port:
+        yield port
 
 
 async def test_a_closed_port_is_a_refused_connection() -> None:

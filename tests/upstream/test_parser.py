@@ -77,6 +77,35 @@ MALFORMED = {
     "chunk without end": CHUNKED + b"2\r\nok0\r\n\r\n",
     "bare LF in chunks": CHUNKED + b"2\nok\n0\n\n",
     "NUL in a chunk extension": CHUNKED + b"2;a=\0\r\nok\r\n0\r\n\r\n",
+    "two spaces before the status": b"HTTP/1.1  200 OK\r\nContent-Length: 0\r\n\r\n",
+    "tab before the status": b"HTTP/1.1\t200 OK\r\nContent-Length: 0\r\n\r\n",
+    "tab after the status": b"HTTP/1.1 200\tOK\r\nContent-Length: 0\r\n\r\n",
+    "space before the first field": LINE + b" A: b\r\nContent-Length: 0\r\n\r\n",
+    "control character in a name": LINE + b"A\x0b: b\r\nContent-Length: 0\r\n\r\n",
+    "control character in a value": LINE + b"A: \x1b\r\nContent-Length: 0\r\n\r\n",
+    "length with a space inside": LINE + b"Content-Length: 1 2\r\n\r\n0123456789ab",
+    "length with a comma behind": LINE + b"Content-Length: 2,\r\n\r\nok",
+    "length in other digits": LINE + "Content-Length: ²\r\n\r\nok".encode(),
+    "two lengths in a 304": b"HTTP/1.1 304 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
+    "length and chunked in a 204": b"HTTP/1.1 204 X\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "coding with a parameter": LINE + b"Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
+    "coding behind an empty one": LINE + b"Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
+    "coding behind a vertical tab": LINE + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "negative chunk size": CHUNKED + b"-1\r\n\r\n",
+    "signed chunk size": CHUNKED + b"+2\r\nok\r\n0\r\n\r\n",
+    "chunk size with tab": CHUNKED + b"2\t\r\nok\r\n0\r\n\r\n",
+    "bare CR after a chunk size": CHUNKED + b"2\rok\r\n0\r\n\r\n",
+    "bare LF after a chunk extension": CHUNKED + b"2;a\nok\r\n0\r\n\r\n",
+    "empty chunk extension": CHUNKED + b"2;\r\nok\r\n0\r\n\r\n",
+    "folded trailer": CHUNKED + b"0\r\nA: b\r\n c\r\n\r\n",
+    "bare LF after a trailer": CHUNKED + b"0\r\nA: b\n\r\n",
+    "space before a trailer's colon": CHUNKED + b"0\r\nA : b\r\n\r\n",
+    "NUL in a trailer": CHUNKED + b"0\r\nA: b\0\r\n\r\n",
+    "length as a trailer": CHUNKED + b"0\r\nContent-Length: 5\r\n\r\n",
+    "length in a 100": b"HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\nhello" + LINE + b"Content-Length: 0\r\n\r\n",
+    "length in another interim response": b"HTTP/1.1 110 X\r\nContent-Length: 5\r\n\r\nhello" + LINE + b"Content-Length: 0\r\n\r\n",
+    "coding in an interim response": b"HTTP/1.1 103 X\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + LINE,
+    "folded line in an interim response": b"HTTP/1.1 103 X\r\nA: b\r\n c\r\n\r\n" + LINE,
     "101 with upgrade": b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
     "101 without upgrade": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     "garbage after 100": b"HTTP/1.1 100 Continue\r\n\r\ngarbage\r\n\r\n",
@@ -102,6 +131,12 @@ def test_what_is_no_valid_response_is_refused(data: bytes) -> None:
         (LINE + b"Connection: close\r\nContent-Length: 2\r\n\r\nok", 200, b"OK", b"ok"),
         (CHUNKED + b"2\r\nok\r\n00a;x=y\r\n0123456789\r\n0\r\n\r\n", 200, b"OK", b"ok0123456789"),
         (LINE + b"Transfer-Encoding: Chunked \r\n\r\n0\r\n\r\n", 200, b"OK", b""),
+        (CHUNKED + b'2;a="b c;d"\r\nok\r\n0\r\n\r\n', 200, b"OK", b"ok"),
+        (CHUNKED + b"0000000000000000000002\r\nok\r\n000\r\n\r\n", 200, b"OK", b"ok"),
+        (CHUNKED + b"2\r\nok\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n", 200, b"OK", b"ok"),
+        (b"HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n" + LINE + b"Content-Length: 2\r\n\r\nok", 200, b"OK", b"ok"),
+        (b"HTTP/1.1 103 H\r\nConnection: close\r\n\r\n" + LINE + b"Content-Length: 2\r\n\r\nok", 200, b"OK", b"ok"),
+        (b"HTTP/1.0 100 Continue\r\n\r\n" + LINE + b"Content-Length: 2\r\n\r\nok", 200, b"OK", b"ok"),
         (CHUNKED + b"2\r\nok\r\n0\r\nX-Trailer: 1\r\nIdempotency-Key: x\r\n\r\n", 200, b"OK", b"ok"),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"OK", b"ok"),
         (b"HTTP/1.1 201\r\nContent-Length: 0\r\n\r\n", 201, b"", b""),
@@ -168,6 +203,10 @@ def test_fields_are_kept_as_received() -> None:
         (LINE + b"Content-Length: 2\r\n\r\nok" + LINE + b"Content-Length: 5\r\nA: b\r\n\r\nother", b"GET", False),
         (LINE + b"Content-Length: 2\r\nConnection: close\r\n\r\nokX", b"GET", False),
         (CHUNKED + b"0\r\n\r\nHTTP/1.1 200 OK\r\n", b"GET", False),
+        (b"HTTP/1.1 103 H\r\nConnection: close\r\n\r\n" + LINE + b"Content-Length: 2\r\n\r\nok", b"GET", False),
+        (b"HTTP/1.1 103 H\r\nConnection: close\r\n\r\n" + LINE + b"Content-Length: 77\r\n\r\n", b"HEAD", False),
+        (b"HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"GET", False),
+        (b"HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\nhello", b"GET", False),
     ],
 )
 def test_a_connection_is_reusable_only_after_a_clean_end(data: bytes, method: bytes, reusable: bool) -> None:
@@ -179,9 +218,10 @@ def test_a_connection_is_reusable_only_after_a_clean_end(data: bytes, method: by
     assert (b"A", b"b") not in parser.headers
 
 
-def test_without_framing_only_the_end_of_the_stream_completes_a_body() -> None:
+@pytest.mark.parametrize("head", [LINE, b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n", b"HTTP/1.1 205 Reset Content\r\n"])
+def test_without_framing_only_the_end_of_the_stream_completes_a_body(head: bytes) -> None:
     """RFC 9112 section 6.3 rule 8; the connection cannot be reused."""
-    parser = parsed(LINE + b"\r\nabc")
+    parser = parsed(head + b"\r\nabc")
     assert (parser.complete, parser.content_length) == (False, None)
     assert parser.eof()
     assert (parser.complete, parser.reusable, parser.take()) == (True, False, b"abc")
@@ -266,3 +306,24 @@ def test_any_bytes_are_parsed_or_refused(pieces: list[bytes], start: bytes) -> N
     except Malformed:
         return
     parser.eof()
+
+
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n"
+
+
+@given(st.binary(max_size=60), st.sets(st.integers(1, 120)), st.booleans())
+def test_what_follows_a_switch_is_kept_to_the_byte(first: bytes, cuts: set[int], hinted: bool) -> None:
+    """Up to the segment in which the head ends; later ones are not the parser's. RFC 9110 section 7.8."""
+    parser = ResponseParser(b"GET", b"websocket")
+    data = (b"HTTP/1.1 103 H\r\nLink: x\r\n\r\n" if hinted else b"") + SWITCH + first
+    edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    got = b""
+    for start, end in itertools.pairwise(edges):
+        if parser.complete:
+            got += data[start:end]
+        else:
+            parser.feed(data[start:end])
+            got += parser.rest
+    assert (parser.status, parser.switched, parser.complete, parser.reusable) == (101, True, True, False)
+    assert parser.headers == [(b"Connection", b"upgrade"), (b"Upgrade", b"WebSocket")]
+    assert (got, parser.buffered) == (first, 0)

@@ -34,6 +34,14 @@ async def test_the_request_arrives_as_given(stub: Stub, upstream: HttpUpstream) 
     assert stub.requests == [b"POST / HTTP/1.1\r\nHost: stub\r\nContent-Length: 2\r\n\r\n{}"]
 
 
+async def test_the_host_can_be_the_targets(stub: Stub) -> None:
+    """`host` in the settings stands in for what the request says."""
+    client = HttpUpstream(UpstreamSettings(stub.url, host=b"payments.internal:8000"))
+    await call(client)
+    assert stub.requests == [b"POST / HTTP/1.1\r\nHost: payments.internal:8000\r\nContent-Length: 2\r\n\r\n{}"]
+    await client.close()
+
+
 async def test_compressed_bodies_and_redirects_pass_as_they_are(stub: Stub, upstream: HttpUpstream) -> None:
     """Nothing is decoded, followed or remembered."""
     stub.script = raw(

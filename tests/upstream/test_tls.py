@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, UpstreamRequest
 from gateway.upstream import HttpUpstream, UpstreamSettings
-from tests.upstream.stub import OK, Peer, Script, Stub, allow, answer_all, call, raw, request, until, whole
+from tests.upstream.stub import HOST, OK, Peer, Script, Stub, allow, answer_all, call, raw, request, until, whole
 
 
 @pytest.fixture(scope="session")
@@ -101,6 +101,158 @@ async def test_a_certificate_for_another_name_is_not_sent(tls_stub: Stub, trusti
     await client.close()
 
 
+async def test_the_server_name_is_what_is_sent_and_verified(certificate: Path, trusting: ssl.SSLContext) -> None:
+    """Whatever address the connection goes to; without one it is the address's host, and a wrong one is not sent to."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    names: list[str | None] = []
+    context.sni_callback = lambda _object, name, _context: names.append(name)
+    async with Stub(tls=context) as stub:
+        url = f"https://127.0.0.1:{stub.port}"
+        client = HttpUpstream(UpstreamSettings(url), ssl_context=trusting, server_name="localhost")
+        assert await call(client) == (200, b"ok")
+        await client.close()
+        for wrong in ("payments.internal", "127.0.0.1", "", "x" * 300, "a..b"):
+            client = HttpUpstream(UpstreamSettings(url), ssl_context=trusting, server_name=wrong)
+            with pytest.raises(NotSent) as caught:
+                await client.send(request(), allow)
+            assert caught.value.reason is NotSentReason.TLS
+            assert client.open == 0
+        assert len(stub.requests) == 1
+    assert names[:2] == ["localhost", "payments.internal"]
+
+
+@pytest.fixture(scope="session")
+def client_certificate(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Path:
+    """A self-signed certificate of a client, its key in the same file."""
+    folder = tmp_path_factory.mktemp("client")
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    subprocess.run(
+        ["openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-subj", "/CN=gateway", *files], check=True, capture_output=True
+    )
+    both = folder / "both.pem"
+    both.write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+    return both
+
+
+@pytest.fixture
+async def demanding(certificate: Path, client_certificate: Path) -> AsyncIterator[Stub]:
+    """A stub that demands a client certificate, `client_certificate` and no other."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(client_certificate))
+    context.load_cert_chain(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with Stub(tls=context) as server:
+        yield server
+
+
+async def test_a_client_certificate_is_shown(demanding: Stub, trusting: ssl.SSLContext, client_certificate: Path) -> None:
+    """From the context's chain."""
+    trusting.load_cert_chain(client_certificate)
+    client = secure(demanding, trusting)
+    assert await call(client) == (200, b"ok")
+    await client.close()
+
+
+@pytest.mark.parametrize("wrong", [True, False], ids=["another", "none"])
+async def test_a_refused_client_certificate_is_doubt_under_tls_1_3(
+    demanding: Stub, trusting: ssl.SSLContext, certificate: Path, wrong: bool
+) -> None:
+    """RFC 8446 section 4.4.2.4: the handshake is over for us when the server judges; its alert is all that answers the request."""
+    trusting.minimum_version = ssl.TLSVersion.TLSv1_3
+    if wrong:
+        trusting.load_cert_chain(certificate)
+    client = secure(demanding, trusting)
+    with pytest.raises(InDoubt) as caught:
+        await client.send(request(), allow)
+    assert caught.value.reason is DoubtReason.DISCONNECTED
+    assert (client.open, demanding.requests) == (0, [])
+    await client.close()
+
+
+async def test_a_refused_client_certificate_is_not_sent_under_tls_1_2(demanding: Stub, trusting: ssl.SSLContext) -> None:
+    """There the server judges within the handshake."""
+    trusting.maximum_version = ssl.TLSVersion.TLSv1_2
+    client = secure(demanding, trusting)
+    with pytest.raises(NotSent) as caught:
+        await client.send(request(), allow)
+    assert caught.value.reason is NotSentReason.TLS
+    assert (client.open, demanding.requests) == (0, [])
+    await client.close()
+
+
+async def test_versions_that_do_not_meet_are_not_sent(tls_stub: Stub, trusting: ssl.SSLContext, certificate: Path) -> None:
+    """A server of TLS 1.2 at most, a client of 1.3 at least."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    trusting.minimum_version = ssl.TLSVersion.TLSv1_3
+    async with Stub(tls=context) as stub:
+        client = secure(stub, trusting)
+        with pytest.raises(NotSent) as caught:
+            await client.send(request(), allow)
+        assert caught.value.reason is NotSentReason.TLS
+        await client.close()
+
+
+async def test_bytes_below_tls_count_as_unsent(tls_stub: Stub, trusting: ssl.SSLContext) -> None:
+    """An answer that comes while they wait is an early one: the connection is not used again."""
+
+    async def early(peer: Peer) -> None:
+        await peer.reader.readuntil(b"\r\n\r\n")
+        await peer.answer(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await tls_stub.seen.wait()
+
+    tls_stub.script = early
+    client = secure(tls_stub, trusting)
+    response = await client.send(request(body=b"x" * (32 * 1024 * 1024)), allow)
+    assert (response.status, await whole(response)) == (413, b"no")
+    assert client.open == 0
+    tls_stub.seen.set()
+    await client.close()
+
+
+async def test_a_tls_upstream_that_takes_no_more_is_silent(tls_stub: Stub, trusting: ssl.SSLContext) -> None:
+    """`first_byte` sees through TLS's own buffers."""
+
+    async def deaf(peer: Peer) -> None:
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # the transports of both loops have it
+        await tls_stub.seen.wait()
+
+    tls_stub.script = deaf
+    client = secure(tls_stub, trusting, first_byte=0.3)
+    with pytest.raises(InDoubt) as caught:
+        await client.send(request(body=b"x" * (32 * 1024 * 1024)), allow)
+    assert caught.value.reason is DoubtReason.FIRST_BYTE_TIMEOUT
+    assert client.open == 0
+    tls_stub.seen.set()
+    await client.close()
+
+
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+async def test_a_tunnel_over_tls_says_its_last_words(tls_stub: Stub, trusting: ssl.SSLContext) -> None:
+    """What was written before `close` arrives, and TLS is closed in order."""
+    ends: list[bytes] = []
+
+    async def listen(peer: Peer) -> None:
+        await peer.request()
+        await peer.answer(SWITCH + b"hello")
+        ends.append(await peer.reader.read())
+
+    tls_stub.script = listen
+    client = secure(tls_stub, trusting)
+    response = await client.send(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=b"websocket"), allow)
+    tunnel = response.tunnel()
+    assert await tunnel.read() == b"hello"
+    tunnel.write(b"x" * 3_000_000)
+    tunnel.close()
+    assert client.open == 0
+    await until(lambda: ends == [b"x" * 3_000_000])
+    await client.close()
+
+
 async def plain_answer(peer: Peer) -> None:
     await peer.reader.read(1)
     await peer.answer(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -115,9 +267,18 @@ async def reset(peer: Peer) -> None:
     peer.reset()
 
 
-@pytest.mark.parametrize("script", [plain_answer, hang_up, reset])
+async def banner(peer: Peer) -> None:
+    await peer.answer(b"220 mail.example ESMTP\r\n")
+    await peer.closed_by_client()
+
+
+async def gone(peer: Peer) -> None:
+    peer.reset()
+
+
+@pytest.mark.parametrize("script", [plain_answer, hang_up, reset, banner, gone])
 async def test_a_failed_handshake_is_not_sent(stub: Stub, trusting: ssl.SSLContext, script: Script) -> None:
-    """An upstream that speaks no TLS, hangs up or resets."""
+    """An upstream that speaks no TLS, or speaks first, hangs up or resets, before or after our first bytes."""
     stub.script = script
     client = secure(stub, trusting)
     with pytest.raises(NotSent) as caught:
@@ -128,7 +289,7 @@ async def test_a_failed_handshake_is_not_sent(stub: Stub, trusting: ssl.SSLConte
 
 
 async def test_a_handshake_without_answer_times_out(stub: Stub, trusting: ssl.SSLContext) -> None:
-    """`connect` covers TLS."""
+    """`connect` covers TLS; once TCP is connected, TLS is what failed."""
 
     async def silent(peer: Peer) -> None:
         await peer.closed_by_client()
@@ -137,7 +298,7 @@ async def test_a_handshake_without_answer_times_out(stub: Stub, trusting: ssl.SS
     client = secure(stub, trusting, connect=0.2)
     with pytest.raises(NotSent) as caught:
         await client.send(request(), allow)
-    assert caught.value.reason is NotSentReason.CONNECT_TIMEOUT
+    assert caught.value.reason is NotSentReason.TLS
     assert client.open == 0
     await client.close()
 

@@ -12,7 +12,8 @@
 -- name: reserve
 -- Insert each intent, or report the record in its way. A row whose `version` is null is a lease won. An intent that got no row
 -- at all lost a race to an insert that this statement's snapshot does not show: ask again.
--- Bodies above $14 bytes are left out (`body_left_out`), so that a batch of replays has a bounded size.
+-- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $14 bytes together, so that a batch of
+-- replays has a bounded size. Their lengths are known without reading them.
 WITH intent AS MATERIALIZED (
     SELECT *
     FROM unnest(
@@ -58,6 +59,7 @@ SELECT
     NULL::bytea AS response_reason,
     NULL::bytea AS response_headers,
     NULL::bytea AS response_body,
+    NULL::smallint AS response_body_encoding,
     NULL::bigint AS response_body_length,
     NULL::bytea AS response_body_digest,
     NULL::smallint AS response_schema_version,
@@ -84,17 +86,22 @@ SELECT
     r.last_error_code,
     r.response_status_code,
     r.response_reason,
-    r.response_headers,
-    CASE WHEN r.response_body_length <= $14::bigint THEN r.response_body END,
+    CASE WHEN NOT large.answer THEN r.response_headers END,
+    CASE WHEN NOT large.answer THEN r.response_body END,
+    r.response_body_encoding,
     r.response_body_length,
     r.response_body_digest,
     r.response_schema_version,
-    r.response_body_length > $14::bigint AND r.response_body IS NOT NULL
+    large.answer
 FROM intent i
 JOIN gateway_records r ON r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key
+CROSS JOIN LATERAL (
+    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $14::bigint AS answer
+) AS large
 
 
 -- name: find
+-- An answer of more than $3 bytes is left out, as `reserve` does.
 SELECT
     NULL::bytea AS asked_by,
     (extract(epoch FROM now()) * 1000000)::bigint AS now_us,
@@ -115,13 +122,17 @@ SELECT
     last_error_code,
     response_status_code,
     response_reason,
-    response_headers,
-    response_body,
+    CASE WHEN NOT large.answer THEN response_headers END AS response_headers,
+    CASE WHEN NOT large.answer THEN response_body END AS response_body,
+    response_body_encoding,
     response_body_length,
     response_body_digest,
     response_schema_version,
-    false AS body_left_out
+    large.answer AS body_left_out
 FROM gateway_records
+CROSS JOIN LATERAL (
+    SELECT octet_length(response_headers)::bigint + coalesce(octet_length(response_body), 0) > $3::bigint AS answer
+) AS large
 WHERE scope_id = $1 AND idempotency_key = $2
 
 
@@ -177,6 +188,7 @@ SET version = r.version + 1,
     response_reason = NULL,
     response_headers = NULL,
     response_body = NULL,
+    response_body_encoding = 0,
     response_body_length = NULL,
     response_body_digest = NULL,
     response_schema_version = NULL,
@@ -220,10 +232,10 @@ WITH settle AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::text[], $2::text[], $3::bytea[], $4::float8[], $5::smallint[], $6::bytea[], $7::bytea[],
-        $8::bytea[], $9::bigint[], $10::bytea[], $11::smallint[]
+        $8::bytea[], $9::smallint[], $10::bigint[], $11::bytea[], $12::smallint[]
     ) AS s (
         scope_id, idempotency_key, owner, retention, status_code, reason, headers,
-        body, body_length, body_digest, schema_version
+        body, body_encoding, body_length, body_digest, schema_version
     )
 ), held AS MATERIALIZED (
     SELECT
@@ -246,6 +258,7 @@ WITH settle AS MATERIALIZED (
         response_reason = s.reason,
         response_headers = s.headers,
         response_body = s.body,
+        response_body_encoding = s.body_encoding,
         response_body_length = s.body_length,
         response_body_digest = s.body_digest,
         response_schema_version = s.schema_version,

@@ -1,7 +1,11 @@
 """Between rows of `gateway_records` and the model: what a statement is given, and what its answer means.
 
-Response headers are kept as bytes, so that every field line survives with its order, case and octets. Schema version 1: for each
-line two big-endian 32-bit lengths, of the name and of the value, then the name and the value.
+Response headers are kept as bytes, so that every field line survives with its order, case and octets: for each line two big-endian 32-bit
+lengths, of the name and of the value, then the name and the value.
+
+Response schema version 1 has a plain body. Version 2 has one that is packed as `response_body_encoding` says, and is written for those
+only: a release that knows version 1 alone refuses it, where the column, of which it knows nothing, would let it replay packed bytes. Under
+version 1 the column says nothing: that release leaves it as it finds it.
 """
 
 import struct
@@ -11,6 +15,9 @@ from typing import Any
 import asyncpg
 
 from gateway.core.model import RESPONSE_SCHEMA_VERSION, Fingerprint, Headers, Intent, Record, RecordKey, Status, StoredResponse
+from gateway.core.packing import ENCODINGS, PLAIN
+
+PACKED_SCHEMA_VERSION = 2
 
 _LENGTHS = struct.Struct(">II")
 
@@ -115,9 +122,12 @@ def decode_record(key: RecordKey, row: Row) -> Record:
     )
 
 
+def schema_version(encoding: int) -> int:
+    """The schema version of a response whose body is packed so."""
+    return RESPONSE_SCHEMA_VERSION if encoding == PLAIN else PACKED_SCHEMA_VERSION
+
+
 def _decode_response(row: Row) -> StoredResponse:
-    if row["response_schema_version"] != RESPONSE_SCHEMA_VERSION:
-        raise Unreadable(f"response schema version {row['response_schema_version']}")
     return StoredResponse(
         status=row["response_status_code"],
         reason=row["response_reason"],
@@ -125,4 +135,17 @@ def _decode_response(row: Row) -> StoredResponse:
         body=row["response_body"],
         body_length=row["response_body_length"],
         body_digest=row["response_body_digest"],
+        encoding=_encoding(row),
     )
+
+
+def _encoding(row: Row) -> int:
+    version: int = row["response_schema_version"]
+    encoding: int = row["response_body_encoding"]
+    if version == RESPONSE_SCHEMA_VERSION:
+        return PLAIN
+    if version != PACKED_SCHEMA_VERSION:
+        raise Unreadable(f"response schema version {version}")
+    if encoding not in ENCODINGS or encoding == PLAIN or row["response_body"] is None:
+        raise Unreadable(f"response body encoding {encoding}")
+    return encoding

@@ -3,21 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from gateway.core.model import RESPONSE_SCHEMA_VERSION, Intent, Lease, Record, Status, StoredResponse
+from gateway.core.model import Intent, Lease, Record, Status, StoredResponse
+from gateway.core.packing import PLAIN
 from gateway.ports import Settled, StoreUnavailable, Transition
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import Lane, unavailable
 from gateway.store.postgres.queries import QUERIES
-from gateway.store.postgres.rows import Row, Unreadable, columns, decode_record, encode_headers, intent_row
+from gateway.store.postgres.rows import Row, Unreadable, columns, decode_record, encode_headers, intent_row, schema_version
 
-INLINE_BODY_BYTES = 64 * 1024
-"""Stored bodies up to this size are part of a reserve's answer; larger ones are read one by one."""
+INLINE_BYTES = 64 * 1024
+"""Stored answers up to this size (headers and packed body) are part of a reserve's answer; larger ones are read one by one.
+
+So the answers to a batch of reserves (at most `batching.ROWS_MAX` of them) have at most 8 MiB of headers and bodies in all.
+"""
 
 _TRANSITIONS = {transition.value: transition for transition in Transition}
 
 
 class BodyLeftOut:
-    """The record is completed, with a body that is too large for a batch."""
+    """The record is completed, with an answer that is too large for a batch."""
 
 
 BODY_LEFT_OUT = BodyLeftOut()
@@ -36,6 +40,7 @@ class Completion(NamedTuple):
     reason: bytes
     headers: bytes
     body: bytes | None
+    body_encoding: int
     body_length: int
     body_digest: bytes
     schema_version: int
@@ -43,7 +48,7 @@ class Completion(NamedTuple):
     def smaller(self) -> "Completion | None":
         """What to store when this is refused: first without the body, then without headers, too."""
         if self.body is not None:
-            return self._replace(body=None)
+            return self._replace(body=None, body_encoding=PLAIN, schema_version=schema_version(PLAIN))
         return self._replace(headers=b"") if self.headers else None
 
 
@@ -67,6 +72,7 @@ class Doubt(NamedTuple):
 
 
 def completion(lease: Lease, response: StoredResponse, retention: float) -> Completion:
+    encoding = PLAIN if response.body is None else response.encoding
     return Completion(
         lease.key.scope_id,
         lease.key.key,
@@ -76,9 +82,10 @@ def completion(lease: Lease, response: StoredResponse, retention: float) -> Comp
         response.reason,
         encode_headers(response.headers),
         response.body,
+        encoding,
         response.body_length,
         response.body_digest,
-        RESPONSE_SCHEMA_VERSION,
+        schema_version(encoding),
     )
 
 
@@ -91,7 +98,7 @@ class Statements:
     async def reserve(self, lane: Lane, intents: Sequence[Intent]) -> Mapping[bytes, Reserved | StoreUnavailable]:
         """Owners that are absent from the answer lost a race that this statement could not see the end of."""
         sent = self._clock.boottime()
-        rows = await lane.fetch(QUERIES["reserve"], *columns(map(intent_row, intents)), INLINE_BODY_BYTES)
+        rows = await lane.fetch(QUERIES["reserve"], *columns(map(intent_row, intents)), INLINE_BYTES)
         if rows:
             self._clock.read(rows[0]["now_us"], sent)
         by_owner = {intent.owner: intent for intent in intents}

@@ -2,6 +2,14 @@
 
 Each transition is one statement of `queries.sql`. Reserves and settles travel in batches (`batching`), everything else alone,
 all over the same few connections (`lanes`). There is no session state: no SET, LISTEN, temporary table or session lock.
+
+Memory: of stored headers and bodies, as packed, at most this much is on its way from Postgres at any time, however many callers wait:
+
+* reserves: `WIDTH` statements of `ROWS_MAX` answers of `INLINE_BYTES`, 16 MiB;
+* looks at single records: one of `INLINE_BYTES` for each connection of the pool, half a MiB for 8;
+* larger answers, whoever asks for them: `LARGE_READS`, each as large as the largest that was stored (`limits.response_body`).
+
+The driver puts an answer together from its pieces, so each counts about twice while it arrives. What has arrived belongs to the caller.
 """
 
 import asyncio
@@ -21,7 +29,17 @@ from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.registry import Registry
 from gateway.store.postgres.rows import Row, Unreadable, claim_arguments, columns, decode_record
-from gateway.store.postgres.statements import BodyLeftOut, Completion, Doubt, Release, Reserved, Statements, completion
+from gateway.store.postgres.statements import (
+    BODY_LEFT_OUT,
+    INLINE_BYTES,
+    BodyLeftOut,
+    Completion,
+    Doubt,
+    Release,
+    Reserved,
+    Statements,
+    completion,
+)
 from gateway.store.quiet import Quiet
 
 T = TypeVar("T")
@@ -32,6 +50,10 @@ ROUNDS = 3
 WIDTH = 2
 """Statements of one kind that may be under way at once."""
 
+LARGE_READS = 2
+"""Answers above `INLINE_BYTES` that may be read at once: few, so that they neither fill the memory nor take all connections."""
+
+ANY_SIZE = 2**62
 COUNT_EXACTLY = 10_000
 """Completed records are counted up to this many, and estimated above."""
 
@@ -67,6 +89,7 @@ class PostgresStore:
         self._observer = observer or Quiet()
         self._clock = DatabaseClock(boottime)
         self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime)
+        self._large_reads = asyncio.Semaphore(LARGE_READS)
         self.registry = Registry(self._lanes, timeout)
         statements = Statements(self._clock)
         self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
@@ -98,7 +121,7 @@ class PostgresStore:
     async def _look_again(self, intent: Intent, found: BodyLeftOut | None, deadline: float) -> Lease | Record:
         """Read the record whose body was left out, or repeat the statement that a race left without an answer (it inserted nothing)."""
         for _ in range(ROUNDS - 1):
-            if found is not None and (record := await self._find(intent.key, deadline)) is not None:
+            if found is not None and (record := await self._find_large(intent.key, deadline)) is not None:
                 return record
             answer = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
             if isinstance(answer, Lease | Record):
@@ -184,11 +207,29 @@ class PostgresStore:
         return asyncio.get_running_loop().time() + self._timeout
 
     async def _find(self, key: RecordKey, deadline: float) -> Record | None:
-        async def work(lane: Lane) -> Record | None:
+        found = await self._read(key, INLINE_BYTES, deadline)
+        return await self._find_large(key, deadline) if isinstance(found, BodyLeftOut) else found
+
+    async def _find_large(self, key: RecordKey, deadline: float) -> Record | None:
+        """The record, with an answer of any size, in its turn. A caller that is cancelled leaves; a read that runs keeps its turn."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._large_reads.acquire()
+        except TimeoutError as error:
+            self._observer.store_error(STORE, "find", "timeout")
+            raise unavailable("timeout", may_have_landed=False) from error
+        reading = self._lanes.spawn(self._read(key, ANY_SIZE, deadline))
+        reading.add_done_callback(lambda _: self._large_reads.release())
+        found = await asyncio.shield(reading)
+        assert not isinstance(found, BodyLeftOut)  # nothing is larger than any size
+        return found
+
+    async def _read(self, key: RecordKey, limit: int, deadline: float) -> Record | BodyLeftOut | None:
+        async def work(lane: Lane) -> Record | BodyLeftOut | None:
             sent = self._clock.boottime()
-            for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key):
+            for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key, limit):
                 self._clock.read(row["now_us"], sent)
-                return decode_record(key, row)
+                return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row)
             return None
 
         return await self._call("find", work, deadline)

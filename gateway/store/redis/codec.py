@@ -2,6 +2,9 @@
 
     format 1 | state 1 | owner 16 | lookup digest 32 | expires_at 8 | fingerprint | for completed: record, response
 
+Format 1 is for leases and for plain bodies. Format 2 is for packed ones, and tells their encoding and their length as stored: a release
+that knows format 1 alone reads nothing in it, and asks the authority.
+
 State and owner stand at a fixed place, so that `settle.lua` can compare our own lease without reading further. The lookup digest is
 compared on every read: a reply that got out of step can then never pass for this record's answer. Integers are big-endian.
 """
@@ -12,8 +15,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from gateway.core.model import Fingerprint, StoredResponse
+from gateway.core.packing import ENCODINGS, PLAIN
 
 FORMAT = 1
+PACKED_FORMAT = 2
+_FORMATS = frozenset({FORMAT, PACKED_FORMAT})
 OWNER_LENGTH = 16
 DIGEST_LENGTH = 32
 _LEASE = 1
@@ -25,6 +31,8 @@ _HEAD = struct.Struct(">BB16s32sqHBB")
 # record_id, version, attempt, length of request_id, status, length of reason, number and length of headers, body kept, body_length,
 # length of its digest. Header names and values follow as lines: RFC 9110 section 5.5 allows no line feed in either.
 _TAIL = struct.Struct(">16sQIHHHHI?QB")
+# For a packed body, after that: its encoding, its length as stored.
+_PACKED = struct.Struct(">BI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def lease_prefix(owner: bytes) -> bytes:
 
 def encode_lease(lookup: bytes, fingerprint: Fingerprint, owner: bytes) -> bytes:
     """The value of a lease. ValueError if a length is impossible."""
-    return _head(_LEASE, lookup, fingerprint, owner, 0)
+    return _head(FORMAT, _LEASE, lookup, fingerprint, owner, 0)
 
 
 def encode_completed(lookup: bytes, entry: CompletedEntry, limit: int) -> bytes | None:
@@ -75,9 +83,10 @@ def encode_completed(lookup: bytes, entry: CompletedEntry, limit: int) -> bytes 
     body = response.body
     if body is not None and len(body) > limit:
         return None
+    form = FORMAT if body is None or response.encoding == PLAIN else PACKED_FORMAT
     try:
-        head = _head(_COMPLETED, lookup, entry.fingerprint, entry.owner, entry.expires_at_us)
-        value = b"".join((head, *_tail(entry, response), body if body is not None else b""))
+        head = _head(form, _COMPLETED, lookup, entry.fingerprint, entry.owner, entry.expires_at_us)
+        value = b"".join((head, *_tail(form, entry, response), body if body is not None else b""))
     except (struct.error, ValueError):
         return None
     return value if len(value) <= limit else None
@@ -89,31 +98,31 @@ def decode(lookup: bytes, value: bytes) -> LeaseEntry | CompletedEntry | None:
     None means "ask the authority": another format, state or record, or bytes that do not add up. Never raises.
     """
     try:
-        version, state, owner, digest, expires_at_us, fingerprint_version, policy_length, digest_length = _HEAD.unpack_from(value)
-        if version != FORMAT or digest != lookup:
+        form, state, owner, digest, expires_at_us, fingerprint_version, policy_length, digest_length = _HEAD.unpack_from(value)
+        if form not in _FORMATS or digest != lookup:
             return None
         middle = _HEAD.size + policy_length
         end = middle + digest_length
         fingerprint = Fingerprint(fingerprint_version, value[_HEAD.size : middle], value[middle:end])
         if state == _COMPLETED:
-            return _decode_completed(value, end, fingerprint, owner, expires_at_us)
+            return _decode_completed(value, end, form, fingerprint, owner, expires_at_us)
     except (struct.error, ValueError):
         return None
-    return LeaseEntry(fingerprint, owner) if state == _LEASE and len(value) == end else None
+    return LeaseEntry(fingerprint, owner) if form == FORMAT and state == _LEASE and len(value) == end else None
 
 
-def _head(state: int, lookup: bytes, fingerprint: Fingerprint, owner: bytes, expires_at_us: int) -> bytes:
+def _head(form: int, state: int, lookup: bytes, fingerprint: Fingerprint, owner: bytes, expires_at_us: int) -> bytes:
     if len(owner) != OWNER_LENGTH or len(lookup) != DIGEST_LENGTH:
         raise ValueError("an owner token has 16 bytes, a lookup digest 32")
     policy, digest = fingerprint.policy, fingerprint.digest
     try:
-        head = _HEAD.pack(FORMAT, state, owner, lookup, expires_at_us, fingerprint.version, len(policy), len(digest))
+        head = _HEAD.pack(form, state, owner, lookup, expires_at_us, fingerprint.version, len(policy), len(digest))
     except struct.error as error:
         raise ValueError(str(error)) from None
     return head + policy + digest
 
 
-def _tail(entry: CompletedEntry, response: StoredResponse) -> list[bytes]:
+def _tail(form: int, entry: CompletedEntry, response: StoredResponse) -> list[bytes]:
     request_id = entry.request_id.encode()
     fields = [part for pair in response.headers for part in pair]
     lines = b"\n".join(fields)
@@ -132,22 +141,32 @@ def _tail(entry: CompletedEntry, response: StoredResponse) -> list[bytes]:
         response.body_length,
         len(response.body_digest),
     )
+    if form == PACKED_FORMAT:
+        tail += _PACKED.pack(response.encoding, len(response.body or b""))
     return [tail, request_id, response.reason, response.body_digest, lines]
 
 
-def _decode_completed(value: bytes, at: int, fingerprint: Fingerprint, owner: bytes, expires_at_us: int) -> CompletedEntry | None:
+def _decode_completed(
+    value: bytes, at: int, form: int, fingerprint: Fingerprint, owner: bytes, expires_at_us: int
+) -> CompletedEntry | None:
     tail = _TAIL.unpack_from(value, at)
     record_id, version, attempt, id_length, status, reason_length, count, lines_length, kept, body_length, digest_length = tail
     at += _TAIL.size
+    encoding, stored_length = PLAIN, body_length if kept else 0
+    if form == PACKED_FORMAT:
+        encoding, stored_length = _PACKED.unpack_from(value, at)
+        at += _PACKED.size
+        if encoding not in ENCODINGS or encoding == PLAIN or not kept:
+            return None
     reason_at = at + id_length
     digest_at = reason_at + reason_length
     lines_at = digest_at + digest_length
     body_at = lines_at + lines_length
     fields = value[lines_at:body_at].split(b"\n") if count else []
-    if len(value) - body_at != (body_length if kept else 0) or len(fields) != 2 * count:
+    if len(value) - body_at != stored_length or len(fields) != 2 * count:
         return None
     headers = tuple(zip(fields[::2], fields[1::2], strict=True))
     body = value[body_at:] if kept else None
-    response = StoredResponse(status, value[reason_at:digest_at], headers, body, body_length, value[digest_at:lines_at])
+    response = StoredResponse(status, value[reason_at:digest_at], headers, body, body_length, value[digest_at:lines_at], encoding)
     request_id = value[at:reason_at].decode()
     return CompletedEntry(fingerprint, owner, expires_at_us, UUID(bytes=record_id), version, attempt, request_id, response)

@@ -1,0 +1,89 @@
+"""Mistakes between values of one listener, of the clients' limits or of memory, and with what is on disk."""
+
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gateway.config.certificates import FileError, load_authorities, load_pair
+from gateway.config.edge_fields import MemoryFields, TlsServerFields
+from gateway.config.fields import AdminFields, ConfigFields, IdempotencyFields, LimitFields
+from gateway.config.kinds import Reader
+from gateway.config.mistakes import Place
+from gateway.config.resolve import ResolvedRoute
+from gateway.config.shapes import Section
+from gateway.config.units import format_size
+
+ROOM = 4
+"""How many of the largest bodies should fit into memory at once."""
+
+
+def check_edges(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
+    admin = root.sub(ConfigFields.ADMIN)
+    if root.given(ConfigFields.TLS):
+        _check_tls(reader, root.sub(ConfigFields.TLS))
+    if admin.given(AdminFields.TLS):
+        _check_tls(reader, admin.sub(AdminFields.TLS))
+    _check_folder(reader, root.sub(ConfigFields.MEMORY))
+    _check_memory(reader, root.sub(ConfigFields.MEMORY), routes)
+
+
+def _check_tls(reader: Reader, tls: Section) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if tls.sound(TlsServerFields.CERT_FILE, TlsServerFields.KEY_FILE):
+        cert_file, key_file = tls.get(TlsServerFields.CERT_FILE), tls.get(TlsServerFields.KEY_FILE)
+        assert cert_file is not None
+        places = {cert_file: tls.place_of(TlsServerFields.CERT_FILE)}
+        if key_file is not None:
+            places.setdefault(key_file, tls.place_of(TlsServerFields.KEY_FILE))
+        try_files(reader, lambda: load_pair(context, cert_file, key_file or cert_file), places)
+    client_ca_file = tls.get(TlsServerFields.CLIENT_CA_FILE)
+    if client_ca_file is not None:
+        try_files(reader, lambda: load_authorities(context, client_ca_file), {client_ca_file: tls.place_of(TlsServerFields.CLIENT_CA_FILE)})
+
+
+def try_files(reader: Reader, load: Callable[[], None], places: dict[str, Place]) -> None:
+    """Report what `load` finds wrong with a file, at the place that names the file."""
+    try:
+        load()
+    except FileError as error:
+        reader.report(places[error.path], str(error))
+
+
+def _check_folder(reader: Reader, memory: Section) -> None:
+    folder = memory.get(MemoryFields.SPILL_DIRECTORY)
+    if folder is None:
+        return
+    place = memory.place_of(MemoryFields.SPILL_DIRECTORY)
+    if not Path(folder).is_dir():
+        what = "is not a folder" if Path(folder).exists() else "does not exist"
+        reader.report(place, f"{folder} {what}; make it (mkdir -p), or leave this out for the system's temporary directory")
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        reader.report(place, f"{folder} cannot be written to by this user; give it the folder (chown), or name another")
+
+
+def largest_body(routes: Sequence[ResolvedRoute], *fields: str) -> tuple[int, str, Place] | None:
+    """The greatest of these limits of all guarded routes: its size, the words for it and its place. None if none can be judged."""
+    found: list[tuple[int, str, Place]] = []
+    for one in routes:
+        if one.idempotency is None or one.route.policy is None:
+            continue
+        limits = one.idempotency.sub(IdempotencyFields.LIMITS)
+        for field in (LimitFields.RESPONSE_BODY, LimitFields.REQUEST_BODY):
+            if field.name in fields and limits.sound(field):
+                size = limits.get(field)
+                found.append((size, f"the {field.name} of route `{one.route.id}`, {format_size(size)}", limits.place_of(field)))
+    return max(found, key=lambda one: one[0], default=None)
+
+
+def _check_memory(reader: Reader, memory: Section, routes: Sequence[ResolvedRoute]) -> None:
+    """An answer is whole in memory when it is committed and when it is replayed; a request body need not be."""
+    largest = largest_body(routes, "response_body")
+    if not memory.sound(MemoryFields.TOTAL) or largest is None:
+        return
+    size, words, place = largest
+    total = memory.get(MemoryFields.TOTAL)
+    if size > total:
+        where = memory.place_of(MemoryFields.TOTAL) if memory.given(MemoryFields.TOTAL) else place
+        remedy = f"make memory.total at least {format_size(ROOM * size)}, or the limit smaller"
+        reader.report(where, f"memory.total, {format_size(total)}, is less than {words}: such an answer could never be kept; {remedy}")

@@ -1,0 +1,68 @@
+"""The tables of the header policy: field names, in lower case, by what becomes of the fields. `gateway.core.headers` applies them."""
+
+HOP_BY_HOP = frozenset(
+    {
+        b"close",
+        b"connection",
+        b"proxy-connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+        b"proxy-authorization",
+        b"proxy-authenticate",
+    }
+)
+"""Fields about one connection. `Content-Length` is not among them, but each hop computes its own framing: see `FRAMING`.
+
+Trailer fields are not forwarded (RFC 9110 section 6.5 allows that), so neither `Trailer` nor `TE`, which asks for them, is. `Close` is
+no field at all: its name is reserved, so that no `Connection: close` strips one (section 9.6).
+"""
+
+FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
+PER_EXCHANGE = frozenset(
+    {
+        b"set-cookie",
+        b"www-authenticate",
+        b"authentication-info",
+        b"proxy-authentication-info",
+        b"proxy-status",
+        b"retry-after",
+        b"ratelimit",
+        b"server-timing",
+        b"alt-svc",
+        b"traceparent",
+        b"tracestate",
+        b"via",
+        b"x-request-id",
+        b"request-id",
+    }
+)
+"""Fields that speak about one exchange, or hand out a session: passed on with the first answer, never stored."""
+
+PER_EXCHANGE_FAMILIES = (b"ratelimit-", b"x-ratelimit-", b"x-rate-limit-")
+"""Beginnings of names of which the same is true; everybody has a `Remaining-Something` of their own."""
+
+OURS = frozenset({b"idempotent-replayed", b"original-request"})
+"""Fields that only the gateway may send downstream; an upstream's own copies are removed."""
+
+FORWARDED = frozenset({b"forwarded", b"x-real-ip", b"x-real_ip", b"x_real-ip", b"x_real_ip"})
+FORWARDED_FAMILIES = (b"x-forwarded-", b"x-forwarded_", b"x_forwarded-", b"x_forwarded_")
+"""What hops before us say about the client, by name and by beginning of name; believed only from trusted proxies, else removed. An
+underscore is a hyphen to many an upstream, as in CGI. What a trusted proxy says cannot be nominated away: its client may have written
+the `Connection` line.
+"""
+
+WRITTEN = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
+"""Those of the family that this hop may write itself. The others pass from any peer where a route goes by them (its principal, say)."""
+
+REPLACED = frozenset({b"host", b"expect", b"via", b"x-request-id"})
+"""Fields that are ours to write toward the upstream. `Via` keeps what earlier hops wrote; we have answered `Expect` ourselves."""
+
+ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-encoding", b"cookie", b"early-data"})
+"""Fields of a request that naming them in `Connection` does not strip: they say what it means, whose it is, or that it may be a repeated
+one (RFC 8470 section 5.1).
+"""

@@ -1,0 +1,87 @@
+"""What went wrong on the way, in the words of RFC 9209: members of the `Proxy-Status` field, and the registered error type of each of ours.
+
+A reason (`NOT_SENT`, `IN_DOUBT`) is more exact than the problem it is answered with (`PROBLEMS`): use the first where there is one. The
+keys are the values of `gateway.ports.NotSentReason` and `DoubtReason`. A replay has no error.
+"""
+
+import re
+from collections.abc import Mapping
+
+from gateway.core.problems import Problem
+
+_TOKEN = re.compile(r"[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+
+NOT_SENT: Mapping[str, str] = {
+    "dns_error": "dns_error",
+    "connection_refused": "connection_refused",
+    "connection_timeout": "connection_timeout",
+    "tls_error": "tls_protocol_error",
+    "no_connection_slot": "connection_limit_reached",
+    "circuit_open": "destination_unavailable",
+    "lease_lapsed": "proxy_internal_error",
+    "shutting_down": "proxy_internal_response",
+}
+
+IN_DOUBT: Mapping[str, str] = {
+    "upstream_timeout": "http_response_timeout",
+    "upstream_read_timeout": "connection_read_timeout",
+    "upstream_total_timeout": "http_response_timeout",
+    "upstream_disconnected": "connection_terminated",
+    "upstream_invalid_response": "http_protocol_error",
+    "upstream_truncated_response": "http_response_incomplete",
+    "upstream_status": "http_protocol_error",
+    "gateway_stopped": "proxy_internal_error",
+    "gateway_error": "proxy_internal_error",
+}
+
+PROBLEMS: Mapping[Problem, str] = {
+    Problem.KEY_MISSING: "http_request_error",
+    Problem.KEY_INVALID: "http_request_error",
+    Problem.KEY_REUSED: "proxy_internal_response",
+    Problem.REQUEST_IN_PROGRESS: "proxy_internal_response",
+    Problem.RESPONSE_NOT_STORED: "proxy_internal_response",
+    Problem.OUTCOME_UNKNOWN: "proxy_internal_response",
+    Problem.KEY_EXPIRED: "proxy_internal_response",
+    Problem.PRINCIPAL_MISSING: "http_request_error",
+    Problem.STORE_UNAVAILABLE: "proxy_internal_error",
+    Problem.UPSTREAM_UNREACHABLE: "destination_unavailable",
+    Problem.TARGET_REFUSED: "http_request_error",
+    Problem.BODY_TOO_LARGE: "http_request_error",
+    Problem.NO_ROUTE: "destination_not_found",
+    Problem.METHOD_REFUSED: "http_request_error",
+    Problem.HEADER_TOO_LARGE: "http_request_error",
+    Problem.BAD_REQUEST: "http_request_error",
+    Problem.CODING_UNSUPPORTED: "proxy_internal_response",
+    Problem.VERSION_UNSUPPORTED: "proxy_internal_response",
+    Problem.EXPECTATION_FAILED: "http_request_error",
+    Problem.REQUEST_TIMEOUT: "http_request_error",
+    Problem.PROXY_LOOP: "proxy_loop_detected",
+    Problem.TOO_MANY_CONNECTIONS: "proxy_internal_response",
+    Problem.OVERLOADED: "proxy_internal_response",
+    Problem.SHUTTING_DOWN: "proxy_internal_response",
+    Problem.UPSTREAM_FAILED: "http_response_incomplete",
+    Problem.INTERNAL_ERROR: "proxy_internal_error",
+}
+"""`http_request_error` is for 4xx that judge the request alone, `proxy_internal_response` for all that was answered out of what we know."""
+
+
+def proxy_status(name: str, *, error: str | None = None, received_status: int | None = None, details: str | None = None) -> bytes:
+    """One member of the field's List (RFC 9209 section 2; RFC 9651 section 4.1), to go after those of hops nearer to the origin.
+
+    `error` is one of the values above. `received_status` is the status that the upstream answered with, if it did. `details` is for people
+    and goes to clients: no upstream's address in it. Characters that a String cannot hold become `?`.
+    """
+    member = name if _TOKEN.fullmatch(name) else _string(name)
+    if error is not None:
+        member += f";error={error}"
+    if received_status is not None:
+        member += f";received-status={received_status:d}"
+    if details is not None:
+        member += f";details={_string(details)}"
+    return member.encode("ascii")
+
+
+def _string(text: str) -> str:
+    printable = _UNPRINTABLE.sub("?", text)
+    return '"' + printable.replace("\\", "\\\\").replace('"', '\\"') + '"'

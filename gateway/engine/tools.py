@@ -1,0 +1,29 @@
+"""What the engine works with; the same for all requests of a process."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.engine.leases import LeaseKeeper
+from gateway.ports import Clock, Memory, Observer, Randomness, Store
+
+LARGE_AT_ONCE = 2
+"""How many large answers are brought into memory for their commit at the same time."""
+
+Offload = Callable[..., Awaitable[Any]]
+"""Calls a function with arguments where it does not hold up the event loop, and gives its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit."""
+
+    store: Store
+    clock: Clock
+    randomness: Randomness
+    observer: Observer
+    keeper: LeaseKeeper
+    memory: Memory
+    offload: Offload = asyncio.to_thread
+    large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_AT_ONCE))

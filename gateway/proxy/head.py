@@ -1,0 +1,37 @@
+"""What a request's head decides on any route, before any route is looked for: its framing, loops, and who is to answer it. Pure."""
+
+from gateway.core.decision import Label
+from gateway.core.framing import judge_framing
+from gateway.core.headers import hops_left, looped
+from gateway.core.model import Headers
+from gateway.core.problems import Problem
+from gateway.engine.answers import Passed, Refused, Reply
+from gateway.proxy.call import Call
+
+METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+_SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"idempotency-key"})
+
+
+def judge_head(call: Call) -> Reply | None:
+    """The answer to a request that goes no further, or None."""
+    request, fields = call.request, call.fields
+    problem = judge_framing((request.version.major, request.version.minor), fields)
+    if problem is not None:
+        return Reply(Label.REFUSED_REQUEST, Refused(problem))
+    if looped(fields, call.routing.edge.name):
+        return Reply(Label.REFUSED_REQUEST, Refused(Problem.PROXY_LOOP))
+    if hops_left(request.method, fields) == 0:
+        return Reply(Label.BYPASS, _answer_here(call))
+    return None
+
+
+def _answer_here(call: Call) -> Passed:
+    """The last hop of OPTIONS or TRACE (RFC 9110 section 7.6.2). TRACE shows what came in, without what identifies anybody."""
+    if call.request.method == "OPTIONS":
+        return Passed(200, b"OK", ((b"Allow", METHODS),), b"")
+    hidden = _SECRET.union(*call.routing.kept.values())
+    lines: Headers = tuple([field for field in call.fields.lines if field[0].lower() not in hidden])
+    start = b"TRACE %b HTTP/%d.%d\r\n" % (call.raw, call.request.version.major, call.request.version.minor)
+    echo = start + b"".join([b"%b: %b\r\n" % field for field in lines]) + b"\r\n"
+    return Passed(200, b"OK", ((b"Content-Type", b"message/http"),), echo)

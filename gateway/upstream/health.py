@@ -1,0 +1,85 @@
+"""Passive health of one target: what became of the calls to it decides whether it gets more. Pure; instants are arguments, in seconds.
+
+    closed ── `failures` in a row ──► open ── `cooldown` over ──► half-open: one call at a time goes through, as a trial
+       ▲                               ▲                            │
+       └────────────── it succeeds ────┼────────────────────────────┤
+                                       └──────── it fails ──────────┘   (abandoned: the next call is the trial)
+
+Calls that were admitted before the opening end during it or later. They tell of the past, and change nothing then.
+"""
+
+from dataclasses import dataclass
+
+TRIAL_LIMIT = 60.0
+"""Seconds after which a trial that has told nothing (a slow upload, say) no longer keeps the next one waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A success that ended `row` failures: what is needed to take it back."""
+
+    row: int
+    number: int
+
+
+class Health:
+    """See the module. Instants come from one clock that never goes back. `failures=0` admits everything and counts nothing.
+
+    Whoever is admitted while `open` holds the trial, and must end it by exactly one of `succeeded`, `failed` and `abandoned`;
+    calls that are not the trial say so with `trial=False`.
+    """
+
+    __slots__ = ("_cooldown", "_failures", "_reopens", "_row", "_successes", "_trial", "open")
+
+    def __init__(self, failures: int, cooldown: float) -> None:
+        self._failures = failures
+        self._cooldown = cooldown
+        self._row = 0
+        self._successes = 0
+        self.open = False
+        """Whether the target is left alone, but for trials."""
+        self._reopens = 0.0
+        self._trial: float | None = None  # when it was admitted
+
+    def admits(self, now: float) -> bool:
+        """Whether a call may go to the target now. While half-open, True makes that call the trial."""
+        if not self.open:
+            return True
+        if now < self._reopens or (self._trial is not None and now - self._trial < TRIAL_LIMIT):
+            return False
+        self._trial = now
+        return True
+
+    def succeeded(self, *, trial: bool = True) -> Success | None:
+        """The target answered a call. Returns the success if it ended failures."""
+        if self.open and not trial:
+            return None
+        self._successes += 1
+        row = self._row
+        if not row:
+            return None
+        self._row = 0
+        self._trial = None
+        self.open = False
+        return Success(row, self._successes)
+
+    def failed(self, now: float, *, trial: bool = True, after: Success | None = None) -> None:
+        """The target failed a call. `after`: which had looked like this success before; it is taken back, unless others came since."""
+        if not self.open:
+            if after is not None and after.number == self._successes:
+                self._row = max(self._row, after.row)
+            self._row += 1
+            if 0 < self._failures <= self._row:
+                self.open = True
+                self._reopens = now + self._cooldown
+        elif trial and self._trial is not None:
+            self._reopens = now + self._cooldown
+            self._trial = None
+
+    def abandoned(self) -> None:
+        """The trial ended without telling anything about the target: the next call may be it."""
+        self._trial = None
+
+    def reopens_in(self, now: float) -> float:
+        """Seconds until a call may be admitted. 0 if one may be now, or as soon as the trial under way is over."""
+        return max(0.0, self._reopens - now) if self.open else 0.0

@@ -1,0 +1,107 @@
+"""Synchronous use of a world, as property tests need it: the loop stands still between two batches."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.embedded import RedisServer
+from tests.fuzz.cases import Case, Played
+from tests.fuzz.judge import judge
+from tests.fuzz.world import World, world
+from tests.support.services import redis_command
+
+REPLAY = "python3 scripts/fuzz --replay"
+
+
+class Found(AssertionError):
+    """Something is wrong. Its text names each fault and how to see it again; `cases` are those that show one, with the fault."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cases: list[tuple[Case, str]] = []
+
+    def add(self, story: str, case: Case | None = None, fault: str = "") -> None:
+        self.args = ("\n".join([*self.args, story]),)
+        if case is not None:
+            self.cases.append((case, fault))
+
+
+@dataclass(slots=True, repr=False)
+class Bench:
+    """Plays cases and says what was wrong. `played` counts them."""
+
+    runner: asyncio.Runner
+    world: World
+    played: int = 0
+
+    def play(self, cases: list[Case]) -> list[Played]:
+        """Play cases at the same time."""
+        self.played += len(cases)
+        return self.runner.run(self.world.play(cases))
+
+    def check(self, cases: list[Case]) -> None:
+        """Play cases at the same time and hold them to the rules. Raises Found."""
+        found = Found()
+        for played in self.play(cases):
+            if (fault := judge(played, self.world.used)) is not None:
+                found.add(describe(played, fault), played.case, fault)
+        for complaint in self.complaints():
+            found.add(complaint)
+        if found.args:
+            raise found
+
+    def fault(self, case: Case) -> str | None:
+        """What is wrong with one case, played alone; None: nothing."""
+        played = self.play([case])[0]
+        return judge(played, self.world.used) or next(iter(self.complaints()), None)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the gateway itself, apart from any one case."""
+        return self.runner.run(self.world.complaints())
+
+
+def describe(played: Played, fault: str) -> str:
+    """A fault, with the bytes that went either way."""
+    told = [fault, f"  sent      {played.raw!r}, client ends {played.case.end}", f"  says      {played.stream}"]
+    return "\n".join([*told, f"  received  {played.received!r}", f"  replay    {REPLAY} {quoted(played.case.dump())}"])
+
+
+def quoted(text: str) -> str:
+    """An argument as a shell takes it."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@contextlib.contextmanager
+def bench(postgres: str, redis: RedisServer, folder: Path) -> Iterator[Bench]:
+    """A gateway to play cases against, until the block ends. Redis is emptied first: keys are new in each world, not beyond."""
+    assert redis_command(redis, "FLUSHALL") == b"+OK"
+    with asyncio.Runner() as runner:
+        place = world(postgres, redis.url, folder)
+        opened = runner.run(place.__aenter__())
+        try:
+            yield Bench(runner, opened)
+        finally:
+            runner.run(place.__aexit__(None, None, None))
+
+
+def smallest(bench: Bench, case: Case, fault: str) -> Case:
+    """A smaller case with the same kind of fault, found by leaving out pieces of it as long as that goes on."""
+    bench.world.patience = 3.0
+    kind = fault.partition(":")[0].partition("b'")[0]
+    for simpler in (Case(case.raw), Case(case.raw, case.cuts), Case(case.raw, (), case.end), case):
+        if (bench.fault(simpler) or "").startswith(kind):
+            case = simpler
+            break
+    size = len(case.raw) // 2
+    while size:
+        at = 0
+        while at < len(case.raw):
+            shorter = Case(case.raw[:at] + case.raw[at + size :], case.cuts, case.end)
+            if (bench.fault(shorter) or "").startswith(kind):
+                case = shorter
+            else:
+                at += size
+        size //= 2
+    return case
