@@ -92,11 +92,11 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(raw, tuple(cuts), EARLY if kind == 6 else RESET if kind == 15 else LATE)
 
 
-@dataclass(frozen=True, slots=True)
 class Batch:
-    """Connections that are there at the same time."""
+    """Connections that are there at the same time. Not shown in full: a failure names the ones that matter."""
 
-    cases: list[Case]
+    def __init__(self, cases: list[Case]) -> None:
+        self.cases = cases
 
     def __repr__(self) -> str:
         return f"{len(self.cases)} connections"

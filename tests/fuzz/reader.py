@@ -13,7 +13,10 @@ Lines: TypeAlias = tuple[tuple[bytes, bytes], ...]
 _TOKEN = rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _START = re.compile(rb"(%b)( +)([^\x00-\x20\x7f]+)( +)HTTP/([0-9])\.([0-9])" % _TOKEN)
 _FIELD = re.compile(rb"(%b):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*" % _TOKEN)
-_TARGET = re.compile(rb"(?!(?i:https?:)(?://[@:]*(?:[/?]|$)|/?[^/]))(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+")
+_CHARACTERS = rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
+_TARGET = re.compile(
+    rb"\*|/%b|[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._~-]+(?::[0-9]{1,4})?(?:[/?]%b)?" % (_CHARACTERS, _CHARACTERS)
+)
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
 _VALUE = rb'(?:%b|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*")' % _TOKEN
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;%b(?:=%b)?)*)" % (_TOKEN, _VALUE))

@@ -23,6 +23,7 @@ FOUND = {
     ),
     "another protocol's name": Case(b"OPTIONS /x RTSP/1.0\r\nHost: a\r\n\r\n"),
     "yet another protocol's name": Case(b"SOURCE /x ICE/1.0\r\nHost: a\r\n\r\n"),
+    "an old client that says both": Case(b"GET /x HTTP/1.0\r\nConnection: close, keep-alive\r\n\r\n" + GET),
     "garbage behind a request": Case(GET + b"nonsense\r\n\r\n"),
     "a request behind one that asks for h2c": Case(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" + GET),
     "garbage behind one that asks for h2c": Case(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nx\r\n\r\n"),

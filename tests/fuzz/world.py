@@ -33,7 +33,7 @@ NOBODY = {b"unix", b"unknown"}
 """The address of a client that was gone before it could be asked for."""
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True)
 class World:
     """A running gateway. `used` are the (principal, key) pairs that were sent to it before, `left` what clients said who did not wait.
 

@@ -32,7 +32,7 @@ BODILESS = {
 
 @pytest.mark.parametrize(("method", "raw", "status", "length"), BODILESS.values(), ids=BODILESS.keys())
 async def test_no_body_and_the_connection_stays_in_step(wire: Wire, method: bytes, raw: bytes, status: int, length: bytes | None) -> None:
-    """RFC 9112 6.3 (B25): no body and no framing of one; the next request works on the client's connection and on the upstream's."""
+    """RFC 9112 6.3: no body and no framing of one; the next request works on the client's connection and on the upstream's."""
     case = slug(f"{method!r} {raw!r}")
     wire.stub.scripts[case] = reply(raw)
     async with await connect(wire.port) as client:
@@ -88,7 +88,7 @@ FRAMED = {
 @pytest.mark.parametrize("target", [b"/plain", b"/v1/pay", b"/v1/stream"])
 @pytest.mark.parametrize(("raw", "then"), FRAMED.values(), ids=FRAMED.keys())
 async def test_every_framing_becomes_ours(wire: Wire, raw: bytes, then: str, target: bytes) -> None:
-    """RFC 9112 6.1 (B25): exactly one framing toward the client, whatever the upstream's was; trailers are dropped."""
+    """RFC 9112 6.1: exactly one framing toward the client, whatever the upstream's was; trailers are dropped."""
     case = slug(f"{raw!r} {target!r}")
     wire.stub.scripts[case] = reply(raw, then)
     message = request(case, target) if target == b"/plain" else guarded(case, target=target)

@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 async def test_a_guarded_stream_arrives_as_it_comes_and_its_retry_gets_it_whole(wire: Wire) -> None:
-    """What is not the end is with the client while the upstream still sends; a retry gets every event (issue item 6)."""
+    """What is not the end is with the client while the upstream still sends; a retry gets every event."""
     paced = Paced()
     wire.stub.scripts[b"model"] = paced.script
     sent, got = 0, b""
@@ -144,7 +144,7 @@ async def test_a_client_that_leaves_a_guarded_stream_finds_it_whole(wire: Wire) 
 @pytest.mark.parametrize("target", [b"/v1/small", b"/v1/stream"])
 @pytest.mark.parametrize("framing", ["length", "chunked", "until close"])
 async def test_an_answer_above_the_limit_is_relayed_and_not_kept(wire: Wire, framing: str, target: bytes) -> None:
-    """Issue item 6: all of it goes out, the record completes without it, and the retry is told so, with no second run."""
+    """All of it goes out, the record completes without it, and the retry is told so, with no second run."""
     case = b"above-" + framing.replace(" ", "-").encode() + target.replace(b"/", b"-")
     body = b"0123456789abcdef" * 2**17
     lines = {"length": b"Content-Length: %d" % len(body), "chunked": b"Transfer-Encoding: chunked", "until close": b"X-Close: 1"}[framing]
@@ -161,7 +161,7 @@ async def test_an_answer_above_the_limit_is_relayed_and_not_kept(wire: Wire, fra
 
 @pytest.mark.parametrize("target", [b"/v1/small", b"/v1/stream"])
 async def test_a_slow_client_never_slows_the_reading_of_a_guarded_upstream(wire: Wire, target: bytes) -> None:
-    """Issue item 6: the last of 32 MiB is taken from the upstream while the client has read nothing; then it gets it whole."""
+    """The last of 32 MiB is taken from the upstream while the client has read nothing; then it gets it whole."""
     case = b"slow" + target.replace(b"/", b"-")
     size, piece = 32 * MIB, bytes(range(256)) * 2**12
     taken = asyncio.Event()

@@ -193,7 +193,7 @@ async def test_hop_by_hop_lines_of_a_request_end_here(wire: Wire, hop: str) -> N
 
 
 async def test_nominating_the_key_does_not_switch_protection_off(wire: Wire) -> None:
-    """RFC 9110 7.6.1 would let a client strip its own key: it stays, as do credentials, and the retry is a replay (B13)."""
+    """RFC 9110 7.6.1 would let a client strip its own key: it stays, as do credentials, and the retry is a replay."""
     raw = guarded(b"nominated", b"Connection: Idempotency-Key, Authorization, Content-Type", b"Content-Type: application/json")
     first, again = [await ask(wire.port, raw) for _ in range(2)]
     assert (first.status, again.field("idempotent-replayed")) == (201, b"true")
@@ -224,7 +224,7 @@ PER_EXCHANGE = [
 
 @pytest.mark.parametrize("line", PER_EXCHANGE, ids=lambda line: line.partition(b":")[0].decode())
 async def test_fields_about_one_exchange_are_passed_on_once_and_never_replayed(wire: Wire, line: bytes) -> None:
-    """Standards 2.11 (RFC 9111 7.3, 9110 6.6.1): the first answer has the line, the replay has not."""
+    """RFC 9111 7.3, 9110 6.6.1: the first answer has the line, the replay has not."""
     case = slug(f"exchange {line!r}")
     wire.stub.scripts[case] = reply(message(b"HTTP/1.1 200 OK", [DATE, line, b"Content-Length: 0"]))
     first, again = [await ask(wire.port, guarded(case)) for _ in range(2)]
@@ -256,7 +256,7 @@ CODED = {
 @pytest.mark.parametrize("coded", CODED)
 @pytest.mark.parametrize("hop", HOPS)
 async def test_coded_bodies_are_neither_opened_nor_packed(wire: Wire, hop: str, coded: str) -> None:
-    """RFC 9110 7.7, 8.4 (B22): the bytes and their Content-Encoding cross both ways and come back replayed, whoever can decode them."""
+    """RFC 9110 7.7, 8.4: the bytes and their Content-Encoding cross both ways and come back replayed, whoever can decode them."""
     coding, body = CODED[coded]
     case = slug(f"coded {hop} {coded}")
     lines = [DATE, b"Content-Encoding: " + coding, b"Content-Length: %d" % len(body)]

@@ -137,7 +137,7 @@ async def second() -> AsyncIterator[Stub]:
 
 
 async def test_targets_take_turns_and_a_doubt_stays_with_its_target(stub: Stub, second: Stub, module_database: str, tmp_path: Path) -> None:
-    """Issue item 8: each gets its share; once something was sent, no other target ever sees the request (RFC 9110 9.2.2)."""
+    """Each gets its share; once something was sent, no other target ever sees the request (RFC 9110 9.2.2)."""
     targets = f'targets: ["http://127.0.0.1:{stub.port}", "http://127.0.0.1:{second.port}"], health: {{failures: 0}}'
     async with before(module_database, tmp_path, targets) as process, Wire(process, stub, module_database) as wire:
         for number in range(20):
@@ -165,7 +165,7 @@ async def test_targets_take_turns_and_a_doubt_stays_with_its_target(stub: Stub, 
 
 
 async def test_failover_only_when_nothing_was_sent(stub: Stub, module_database: str, tmp_path: Path) -> None:
-    """Issue item 8: a target that refuses connections is passed over, for guarded and unguarded requests, and each runs once."""
+    """A target that refuses connections is passed over, for guarded and unguarded requests, and each runs once."""
     targets = f'targets: ["http://127.0.0.1:{free_port()}", "http://127.0.0.1:{stub.port}"], health: {{failures: 0}}'
     async with before(module_database, tmp_path, targets) as process:
         for number in range(6):
@@ -176,7 +176,7 @@ async def test_failover_only_when_nothing_was_sent(stub: Stub, module_database: 
 
 
 async def test_a_breaker_opens_its_refusals_release_the_key_and_it_closes_again(module_database: str, tmp_path: Path) -> None:
-    """Issue item 8: after `failures` in a row the target is left alone: 503 `circuit_open`, a free key, and a trial after `cooldown`."""
+    """After `failures` in a row the target is left alone: 503 `circuit_open`, a free key, and a trial after `cooldown`."""
     port = free_port()
     upstream = f'url: "http://127.0.0.1:{port}", health: {{failures: 3, cooldown: 1s}}'
     async with before(module_database, tmp_path, upstream) as process, Wire(process, Stub(), module_database) as wire:

@@ -109,7 +109,7 @@ async def refused(wire: Wire, case: bytes, raw: bytes, statuses: set[int], probl
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_broken_framing_is_refused_and_closed(wire: Wire, name: str, target: bytes) -> None:
-    """RFC 9112 11.2 (B30): 400, the connection ends, and the request that hides in the body is never seen by anybody."""
+    """RFC 9112 11.2: 400, the connection ends, and the request that hides in the body is never seen by anybody."""
     lines, body = MALFORMED[name]
     case = slug(f"{name} {target!r}")
     await refused(wire, case, framed(case, target, *lines, body=body), {400}, {"bad-request"})

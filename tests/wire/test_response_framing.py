@@ -81,7 +81,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_guarded_request_is_in_doubt_after_a_broken_answer(wire: Wire, name: str) -> None:
-    """RFC 9112 6.3, 8 (B03): 502 outcome-unknown, a record that says `unknown`, a retry that is told so, and one run."""
+    """RFC 9112 6.3, 8: 502 outcome-unknown, a record that says `unknown`, a retry that is told so, and one run."""
     raw, then = BROKEN[name]
     case = slug(f"guarded {name}")
     wire.stub.scripts[case] = reply(raw, then)
@@ -189,7 +189,7 @@ EXTRA = {
 @pytest.mark.parametrize("target", [b"/plain", b"/v1/pay", b"/v1/stream"])
 @pytest.mark.parametrize("name", EXTRA)
 async def test_bytes_behind_an_answer_are_nobodys(wire: Wire, name: str, target: bytes) -> None:
-    """RFC 9112 9.2 (B03): a clean answer, or doubt; the connection is given up and the next request gets an answer of its own."""
+    """RFC 9112 9.2: a clean answer, or doubt; the connection is given up and the next request gets an answer of its own."""
     raw, status, body = EXTRA[name]
     case = slug(f"{name} {target!r}")
     wire.stub.scripts[case] = reply(raw)
@@ -215,7 +215,7 @@ HINTS = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n" + LINKS
 
 
 async def test_interim_answers_precede_the_one_that_counts(wire: Wire) -> None:
-    """RFC 9110 15.2 (B25): the record holds the final answer, not an interim one; a retry gets that alone."""
+    """RFC 9110 15.2: the record holds the final answer, not an interim one; a retry gets that alone."""
     wire.stub.scripts[b"hints"] = reply(HINTS + CREATED)
     first, again = [await ask(wire.port, guarded(b"hints")) for _ in range(2)]
     assert (first.status, first.body) == (again.status, again.body) == (201, b"created")
@@ -258,7 +258,7 @@ async def test_interim_answers_alone_are_no_answer(wire: Wire) -> None:
 
 @pytest.mark.parametrize("target", [b"/plain", b"/v1/pay"])
 async def test_large_heads_are_relayed(wire: Wire, target: bytes) -> None:
-    """B03: a head of 100 KiB in long and in many lines is an answer like any other, first time and replayed."""
+    """A head of 100 KiB in long and in many lines is an answer like any other, first time and replayed."""
     lines = [b"X-Long: " + b"x" * 60_000, *(b"X-%d: %b" % (number, b"y" * 100) for number in range(400))]
     case = slug(f"huge {target!r}")
     wire.stub.scripts[case] = reply(ok(*lines, b"Content-Length: 0"))

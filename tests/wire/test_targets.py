@@ -36,7 +36,7 @@ KEPT = {
 
 @pytest.mark.parametrize("target", KEPT.values(), ids=KEPT.keys())
 async def test_targets_cross_byte_for_byte(wire: Wire, target: bytes) -> None:
-    """RFC 9110 7.7 (B26): the upstream's request line holds the client's target, to the byte, and its Host."""
+    """RFC 9110 7.7: the upstream's request line holds the client's target, to the byte, and its Host."""
     case = slug(f"kept {target!r}")
     answer = await ask(wire.port, request(case, target))
     assert answer.status == 201
@@ -106,7 +106,7 @@ AROUND = {
     "absolute, two slashes": b"http://other.test//v1/pay",
     "absolute, dots": b"http://other.test/x/../v1/pay",
 }
-"""Spellings of `/v1/pay`, a guarded path, that some upstream would take for it (RFC 3986 section 6.2, B31)."""
+"""Spellings of `/v1/pay`, a guarded path, that some upstream would take for it (RFC 3986 section 6.2)."""
 
 
 @pytest.mark.parametrize("target", AROUND.values(), ids=AROUND.keys())
@@ -309,7 +309,7 @@ async def test_no_tunnels(wire: Wire, target: bytes) -> None:
 
 
 async def test_a_redirect_is_relayed_not_followed(wire: Wire) -> None:
-    """RFC 9110 15.4 (B16): 307 with its Location belongs to the client, and is what a retry gets."""
+    """RFC 9110 15.4: 307 with its Location belongs to the client, and is what a retry gets."""
     wire.stub.scripts[b"redirect"] = reply(CREATED.replace(b"201 Created", b"307 Elsewhere\r\nLocation: /v1/smuggled"))
     for _ in range(2):
         answer = await ask(wire.port, guarded(b"redirect"))
