@@ -167,7 +167,7 @@ class Attempt:
         if first(headers, b"date") is None:
             headers += ((b"Date", self._tools.clock.http_date()),)
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
-        stream = self._request.policy.stream and not bodiless
+        stream = self._request.policy.stream and not bodiless and response.content_length != 0
         body = None if stream else await response.read(min(INLINE, self._request.policy.limits.response_body))
         if body is not None:
             return _Response(response.status, response.reason, headers, body, len(body), hashlib.sha256(body).digest())

@@ -54,14 +54,9 @@ class Counted:
         self.close()
 
 
-def expect_continue(request: BaseRequest, expected: bytes | None) -> None:
+def expect_continue(request: BaseRequest, *, expected: bool) -> None:
     """Answer `Expect: 100-continue` once the body is really wanted: refusals by the head alone go out before it is sent."""
-    if (
-        expected is not None
-        and expected.strip().lower() == b"100-continue"
-        and request.version.minor == 1
-        and request.transport is not None
-    ):
+    if expected and request.version.minor == 1 and request.transport is not None:
         request.transport.write(CONTINUE)
 
 

@@ -8,15 +8,22 @@ from aiohttp.web_request import BaseRequest
 from gateway.core.client_address import client_address
 from gateway.core.headers import Fields, Hop
 from gateway.core.routes import split_target
+from gateway.proxy.body import expect_continue
 from gateway.proxy.client_connection import ClientConnection
 from gateway.proxy.routing import UNMATCHED, Routing
 
 _AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
+_WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+
+
 @dataclass(slots=True)
 class Call:
-    """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way."""
+    """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way.
+
+    `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
+    """
 
     request: BaseRequest
     routing: Routing
@@ -28,10 +35,13 @@ class Call:
     mode: str = "off"
     key_digest: str | None = None
     request_bytes: int = 0
+    waited_for: bool = False
 
     @property
     def target(self) -> bytes:
-        """The origin-form that is forwarded, byte for byte."""
+        """The origin-form that is forwarded, byte for byte. OPTIONS for a whole server is about `*` (RFC 9112 section 3.2.4)."""
+        if self.request.method == "OPTIONS" and _WHOLE_SERVER.fullmatch(self.raw):
+            return b"*"
         return split_target(self.raw)[2]
 
     @property
@@ -40,6 +50,11 @@ class Call:
         connection = self.request.protocol
         assert isinstance(connection, ClientConnection)
         return connection
+
+    def go_on(self) -> None:
+        """The body is really wanted: say so to a client that asked first."""
+        expect_continue(self.request, expected=self.waited_for)
+        self.waited_for = False
 
     def client(self) -> str | None:
         """The nearest address that is no trusted proxy, for logs; None on a unix socket that no trusted word has come through."""

@@ -20,7 +20,7 @@ from gateway.engine.request import GuardedRequest
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
 from gateway.problem import ProblemWriter
 from gateway.proxy.admission import Admitted, Unkeyed, admit, too_large
-from gateway.proxy.body import BodyTooLarge, ClientGone, ClientSilent, MemoryFull, expect_continue, read_body
+from gateway.proxy.body import BodyTooLarge, ClientGone, ClientSilent, MemoryFull, read_body
 from gateway.proxy.call import Call
 from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
@@ -68,6 +68,8 @@ class Proxy:
         fields = Fields(request.raw_headers)
         raw = request.raw_path.encode("utf-8", "surrogateescape")
         call = Call(request, self._routing, self._request_id(fields.first(b"x-request-id")), self._clock.boottime(), raw, fields)
+        expected = fields.first(b"expect")
+        call.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
         try:
             reply = await self._route(call)
         except ClientGone:
@@ -147,7 +149,7 @@ class Proxy:
         call.key_digest = key_digest(call.routing.secret, key.scope_id, key.key)
         if self._memory.full:
             return _overloaded()
-        expect_continue(call.request, call.fields.first(b"expect"))
+        call.go_on()
         try:
             body, held = await read_body(call.request, policy.limits.request_body, call.routing.edge.body_timeout, self._memory)
         except BodyTooLarge:

@@ -18,6 +18,7 @@ READ_BUFFER = 64 * 1024
 """As many bytes of a body that nobody reads, or behind a request that is not answered yet, hold the client back."""
 
 _END = b"\r\n\r\n"
+_PROTOCOL = len(" HTTP/1.1\r")
 _NO_LOG = logging.getLogger("gateway.proxy.unused")
 _NO_LOG.disabled = True
 
@@ -39,6 +40,7 @@ class Intake(RequestHandler):
         "_held",
         "_incoming",
         "_left",
+        "_line",
         "_rest",
         "_sink",
         "half_closed",
@@ -62,6 +64,7 @@ class Intake(RequestHandler):
         self._left = 0  # how much more
         self._chunks: Chunks | None = None  # unless it is chunked, and this will tell where it ends
         self._head = 0  # bytes of a head that is not whole; within a chunked body: of what is not its content
+        self._line: bytes | None = None  # the end of a request line that is not whole
         self._carry = b""  # its last bytes, in which its end may have begun
         self._rest = b""  # what came behind the request at hand
         self._held = False  # whether that holds the client back
@@ -155,6 +158,9 @@ class Intake(RequestHandler):
         if too_large:
             self.refuse(Problem.HEADER_TOO_LARGE, "header_too_large")
             return b""
+        if not self._speaks_http(piece, begun=begun > 0):
+            self.refuse(Problem.BAD_REQUEST, "malformed")
+            return b""
         if len(messages) != whole:  # nothing is safe where this and the parser do not agree
             self.refuse(Problem.BAD_REQUEST, "malformed")
             return b""
@@ -166,6 +172,16 @@ class Intake(RequestHandler):
         if not begun:
             self._head_begun()
         return b""
+
+    def _speaks_http(self, piece: bytes, *, begun: bool) -> bool:
+        """Whether the request line may be one of HTTP, as far as it has come in. The parser takes RTSP and ICE for it."""
+        line = self._line if begun else b""
+        if line is None:
+            return True
+        end = piece.find(b"\n")
+        line = (line + (piece if end < 0 else piece[:end]))[-_PROTOCOL:]
+        self._line = line if end < 0 else None
+        return end < 0 or b" HTTP/" in line
 
     def _hand_over(self, message: RawRequestMessage, payload: StreamReader, *, upgraded: bool) -> None:
         self._busy = True

@@ -13,7 +13,7 @@ from gateway.engine.answers import Answer, Passed, Refused, Relayed, Reply, Swit
 from gateway.engine.attempt import TIMEOUTS, unreachable
 from gateway.engine.streams import UpstreamStream
 from gateway.ports import Clock, InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
-from gateway.proxy.body import expect_continue, stream_body
+from gateway.proxy.body import stream_body
 from gateway.proxy.call import Call
 from gateway.wire import send_informational
 
@@ -30,7 +30,7 @@ async def pass_through(call: Call, wire_headers: Headers, upstream: Upstream, cl
     status: int | None = None
     answer: Answer
     try:
-        expect_continue(call.request, call.fields.first(b"expect"))
+        call.go_on()
         response = await upstream.send(await _wire_request(call, wire_headers), _no_fence)
         status = response.status
         answer = await _answer(call.request.method, response, clock)

@@ -77,7 +77,8 @@ class Renderer:
         more: Headers = ((b"Date", self._clock.http_date()),)
         if status == 405:
             more += ((b"Allow", METHODS),)
-        close = self.closing or refused.problem in _UNREAD
+        # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
+        close = self.closing or refused.problem in _UNREAD or call.waited_for
         return WireResponse(
             status, reason_of(status), headers + ours + more, body, close=close, send_timeout=call.routing.edge.send_timeout
         )

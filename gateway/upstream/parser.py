@@ -40,6 +40,7 @@ class ResponseParser:
     """
 
     __slots__ = (
+        "_ends_with_head",
         "_fault",
         "_fresh",
         "_head_request",
@@ -83,6 +84,7 @@ class ResponseParser:
         self._until_eof = False
         self._last = False
         self._head_request = method == b"HEAD"
+        self._ends_with_head = False
         self._upgrade = upgrade
         self._informational = informational
         self._informational_left = MAX_INFORMATIONAL
@@ -183,7 +185,8 @@ class ResponseParser:
             self._quiet = 0
             if self._head_request:
                 self.complete = True
-                self.reusable = parser.should_keep_alive() and not self._last
+                self._ends_with_head = self.content_length == 0
+                self.reusable = _persistent(version, self.headers) and not self._last
             else:
                 self._until_eof = not framed and status not in {204, 304}
 
@@ -195,7 +198,9 @@ class ResponseParser:
 
     def on_message_complete(self) -> None:
         parser = self._llhttp
-        if self.complete or parser is None:
+        if self._ends_with_head:
+            self._ends_with_head = False  # llhttp, which knows nothing of HEAD, tells of a body of no bytes
+        elif self.complete or parser is None:
             self.reusable = False
         elif self.head_complete:
             self.complete = True
@@ -238,3 +243,9 @@ class ResponseParser:
                 if value.lower() != b"chunked" or codings > 1 or version == "1.0":
                     self._fault = "transfer coding other than chunked"
         return self.content_length is not None or codings > 0
+
+
+def _persistent(version: str, headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the connection outlives a response that ends with its head (RFC 9112 section 9.3)."""
+    options = {token.strip().lower() for name, value in headers if name.lower() == b"connection" for token in value.split(b",")}
+    return b"close" not in options and (version == "1.1" or b"keep-alive" in options)

@@ -41,12 +41,12 @@ def judge(played: Played, used: set[tuple[bytes, bytes]]) -> str | None:
 
 
 def _read_answers(played: Played) -> list[Answer]:
-    """All answers. A refusal of what may be no request need not take it for a HEAD, and nothing follows it."""
+    """All answers. Who refuses a request unread, and closes, need not know that it was a HEAD."""
     stream = played.stream
     try:
         return read_answers(played.received, iter(stream.methods))
     except Malformed:
-        return read_answers(played.received, iter([b"" if request.doubtful else request.method for request in stream.requests]))
+        return read_answers(played.received, iter([request.method if must_pass(request, set()) else b"" for request in stream.requests]))
 
 
 def judge_order(stream: Stream, seen: tuple[tuple[int, Request], ...]) -> str | None:
@@ -111,6 +111,8 @@ def _judge_answers(played: Played, answers: list[Answer], used: set[tuple[bytes,
         else:
             if must_pass(request, used):
                 return f"{request.method!r} {request.target!r} was refused: {answer.status} {answer.body[:200]!r}"
+            if request.method == b"HEAD" and answer.body and not answer.closes:
+                return "a body in the answer to a HEAD"
             if answer.closes:
                 return "something more after the last answer" if remaining or seen else None
         if answer.closes and not request.last:
@@ -179,7 +181,7 @@ def must_pass(request: Request, used: set[tuple[bytes, bytes]]) -> bool:
 
 def may_close(request: Request) -> bool:
     """Whether it is understandable that the connection ends with this request, though it did not ask for that."""
-    return b"close" in tokens(request.fields, b"proxy-connection")
+    return bool(request.values(b"proxy-connection"))
 
 
 # What may reach an upstream at all

@@ -17,7 +17,7 @@ _CHARACTERS = rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
 _TARGET = re.compile(
     rb"\*|/%b|[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._~-]+(?::[0-9]{1,4})?(?:[/?]%b)?" % (_CHARACTERS, _CHARACTERS)
 )
-_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?")
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _VALUE = rb'(?:%b|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*")' % _TOKEN
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})((?:;%b(?:=%b)?)*)" % (_TOKEN, _VALUE))
 _ODD_SIZE = re.compile(rb"([0-9A-Fa-f]+)(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
@@ -29,6 +29,7 @@ SINGLE = frozenset(
 )
 """Fields that may be refused when there are two of them."""
 
+_TABS = re.compile(rb"\r\n(?:transfer-encoding|content-length):[^\r]*\t", re.IGNORECASE)
 _EMPTY = re.compile(rb"[\r\n]*")
 _DIGITS = 18  # a length of more digits is never met either
 
@@ -114,6 +115,7 @@ def read_request(data: bytes, at: int) -> tuple[Request, int] | Incomplete | Inv
     if fault is not None:
         return Invalid(fault)
     doubtful = not _TARGET.fullmatch(target) or empty[0].replace(b"\r\n", b"") != b"" or before + behind != b"  "
+    doubtful |= _TABS.search(data, start, at) is not None
     codings = values(fields, b"transfer-encoding")
     if codings:
         body = read_chunked(data, at)
@@ -219,6 +221,6 @@ def _judge_framing(fields: Lines, *, old: bool) -> str | None:
 
 
 def _is_last(fields: Lines, *, old: bool) -> bool:
-    """RFC 9112 section 9.3."""
+    """RFC 9112 section 9.3; an old client's Proxy-Connection counts with most servers."""
     options = tokens(fields, b"connection")
-    return b"close" in options or (old and b"keep-alive" not in options)
+    return b"close" in options or (old and b"keep-alive" not in [*options, *tokens(fields, b"proxy-connection")])

@@ -147,7 +147,9 @@ async def test_a_loss_while_an_unread_body_is_skipped_leaves_nothing_behind(hous
     await house.closed()
 
 
-@pytest.mark.parametrize("raw", [get("/1"), request("POST", "/1", "Transfer-Encoding: chunked", body=b"nonsense")], ids=["get", "malformed"])
+@pytest.mark.parametrize(
+    "raw", [get("/1"), request("POST", "/1", "Transfer-Encoding: chunked", body=b"nonsense")], ids=["get", "malformed"]
+)
 async def test_a_connection_that_was_cut_by_its_handler_is_lost(house: House, raw: bytes) -> None:
     """Nothing more is said on it."""
 
