@@ -5,14 +5,14 @@ import re
 from functools import lru_cache
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-_QUOTED = rb'"((?:[^"\\]|\\.)*+)"'
+_QUOTED = rb'"((?:[^"\\]|\\.)*)"'
 
 _IS_TOKEN = re.compile(_TOKEN)
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _ESCAPED = re.compile(rb'(["\\])')
 _QUOTED_PAIR = re.compile(rb"\\(.)")
-_CLOSED = re.compile(rb'(?:[^"]|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
-_PAIR = re.compile(rb"[ \t]*+(?:(%b)=(?:([^\s\",;=\\\\]++)|%b))?+[ \t]*+(?:;|\Z)" % (_TOKEN, _QUOTED), re.DOTALL)
+_CLOSED = re.compile(rb'(?:[^"]|"(?:[^"\\]|\\.)*")*', re.DOTALL)
+_PAIR = re.compile(rb"[ \t]*+(?:(%b)=(?:([^\s\",;=\\\\]++)|%b))?[ \t]*+(?:;|\Z)" % (_TOKEN, _QUOTED), re.DOTALL)
 _NODE = re.compile(rb"(?:\[([^\]]*)\]|([0-9.]+))(?::[0-9A-Za-z._-]+)?")
 
 

@@ -35,6 +35,11 @@ def judge_framing(version: tuple[int, int], fields: Fields) -> Problem | None:
     return None
 
 
+def says_close(fields: Fields) -> bool:
+    """Whether any `Connection` line has the option `close`, which wins over `keep-alive` (RFC 9112 section 9.3)."""
+    return any(token.strip(b" \t").lower() == b"close" for line in fields.values(b"connection") for token in line.split(b","))
+
+
 def _met(line: bytes) -> bool:
     """Whether every member of an Expect line is `100-continue`; an empty list expects nothing (RFC 9110 section 5.6.1.2)."""
     return all(member.strip(b" \t").lower() in {b"", b"100-continue"} for member in line.split(b","))

@@ -7,13 +7,14 @@ LINES = 1024
 class Chunks:
     """Follows one chunked body through its pieces. It validates nothing: the parser, which is fed what this cuts, does."""
 
-    __slots__ = ("_last", "_left", "_line", "done")
+    __slots__ = ("_last", "_left", "_line", "done", "trailers")
 
     def __init__(self) -> None:
         self._left = 0  # bytes of a chunk, and of the line end behind it
         self._line = b""  # the beginning of a line
         self._last = False  # what follows are trailers
         self.done = False
+        self.trailers = False  # whether there were any
 
     def cut(self, data: bytes) -> int:
         """How many bytes of `data` certainly belong to the body: at least one. `done` is set when they are its last."""
@@ -33,7 +34,9 @@ class Chunks:
             at = end + 1
             if not self._last:
                 self._open(line)
-            elif not line:
+            elif line:
+                self.trailers = True
+            else:
                 self.done = True
                 break
         return at

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from aiohttp import hdrs, web
-from aiohttp.http import HttpProcessingError, RawRequestMessage
+from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
@@ -43,6 +43,7 @@ class Intake(RequestHandler):
         "_line",
         "_rest",
         "_sink",
+        "_tainted",
         "half_closed",
         "refusal",
         "upgradable",
@@ -69,9 +70,24 @@ class Intake(RequestHandler):
         self._rest = b""  # what came behind the request at hand
         self._held = False  # whether that holds the client back
         self._sink: Callable[[bytes], None] | None = None  # who gets the bytes that are no more requests
+        self._tainted = False  # whether the body at hand had trailers
         self.half_closed = False
         self.refusal: Refusal | None = None
         self.upgradable = False
+
+    def _new_parser(self) -> HttpRequestParser:
+        """As aiohttp makes one for each connection."""
+        return HttpRequestParser(
+            self,
+            self._loop,
+            READ_BUFFER,
+            max_line_size=self.max_line_size,
+            max_field_size=self.max_field_size,
+            max_headers=self.max_headers,
+            payload_exception=web.RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=self._max_msg_queue_size,
+        )
 
     def data_received(self, data: bytes) -> None:
         if self._sink is not None:
@@ -115,6 +131,8 @@ class Intake(RequestHandler):
         """The request that was handed over is answered and its body is read: on to the next."""
         assert self._parser is not None
         self._parser.message_consumed()
+        if self._tainted:  # aiohttp's parser keeps the last trailer line, and would put it among the fields of the next request
+            self._tainted, self._parser = False, self._new_parser()
         if self.upgradable:  # and nobody took the connection over
             self.upgradable = False
             self._parser.set_upgraded(False)
@@ -225,6 +243,7 @@ class Intake(RequestHandler):
             if messages or (body.is_eof() and chunks is not None and not chunks.done):
                 raise BadHttpMessage("the body ended before its end")  # nothing is safe where this and the parser do not agree
             if body.is_eof():
+                self._tainted = chunks is not None and chunks.trailers
                 self._incoming, self._chunks, self._head = None, None, 0
             elif chunks is not None:
                 self._head = 0 if body.total_bytes > before else self._head + len(piece)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import assert_never
 
+from gateway.core.framing import says_close
 from gateway.core.model import Headers
 from gateway.core.problems import Problem
 from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
@@ -63,7 +64,13 @@ class Renderer:
                 assert_never(answer)
 
     def _wire(self, call: Call, status: int, reason: bytes, headers: Headers, body: bytes | Pieces, length: int | None) -> WireResponse:
-        return WireResponse(status, reason, headers, body, length=length, close=self.closing, send_timeout=call.routing.edge.send_timeout)
+        return WireResponse(
+            status, reason, headers, body, length=length, close=self._ends(call), send_timeout=call.routing.edge.send_timeout
+        )
+
+    def _ends(self, call: Call) -> bool:
+        """Whether this answer is the last one, also where aiohttp does not see it: it lets `keep-alive` win in HTTP/1.0."""
+        return self.closing or (call.request.version.minor == 0 and says_close(call.fields))
 
     def _refusal(self, refused: Refused, call: Call, ours: Headers) -> WireResponse:
         status, headers, body = self.problems.render(
@@ -78,7 +85,7 @@ class Renderer:
         if status == 405:
             more += ((b"Allow", METHODS),)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
-        close = self.closing or refused.problem in _UNREAD or call.waited_for
+        close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
         return WireResponse(
             status, reason_of(status), headers + ours + more, body, close=close, send_timeout=call.routing.edge.send_timeout
         )

@@ -72,7 +72,9 @@ def _read_one(data: bytes, at: int, *, continued: bool, methods: Iterator[bytes]
     if len(lengths) + len(codings) > 1 or codings not in ([], [b"chunked"]) or not all(length.isdigit() for length in lengths):
         raise Malformed(f"framing: {lengths!r} {codings!r}")
     if method == b"HEAD" or status in {204, 304}:
-        return Answer(status, fields, b"", continued), at
+        # Who refuses a request unread, and closes, need not know that it was a HEAD.
+        unread = status >= 400 and b"close" in tokens(fields, b"connection") and lengths == [b"%d" % (len(data) - at)]
+        return (Answer(status, fields, b"", continued), at) if not unread else (Answer(status, fields, data[at:], continued), len(data))
     if not lengths and not codings:
         if b"close" not in tokens(fields, b"connection"):
             raise Malformed("an answer without an end")

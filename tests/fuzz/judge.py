@@ -28,25 +28,16 @@ _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 def judge(played: Played, used: set[tuple[bytes, bytes]]) -> str | None:
     """What is wrong with what became of a case, or None. `used` are the (principal, key) pairs of earlier requests."""
     before = set(used)
-    used |= {pair for request in played.stream.requests if (pair := _pair(request)) is not None}
+    used |= {pair for request in played.stream.requests if (pair := _pair(request))}
     if played.stuck:
         return "the connection was left open, with nothing more to come"
     if (fault := judge_order(played.stream, played.seen)) is not None or played.case.end == RESET:
         return fault
     try:
-        answers = _read_answers(played)
+        answers = read_answers(played.received, iter(played.stream.methods))
     except Malformed as error:
         return None if played.case.end == EARLY else f"not whole answers: {error}"
     return _judge_answers(played, answers, before)
-
-
-def _read_answers(played: Played) -> list[Answer]:
-    """All answers. Who refuses a request unread, and closes, need not know that it was a HEAD."""
-    stream = played.stream
-    try:
-        return read_answers(played.received, iter(stream.methods))
-    except Malformed:
-        return read_answers(played.received, iter([request.method if must_pass(request, set()) else b"" for request in stream.requests]))
 
 
 def judge_order(stream: Stream, seen: tuple[tuple[int, Request], ...]) -> str | None:
@@ -86,9 +77,9 @@ def origin_form(target: bytes) -> bytes:
     return rest if rest.startswith(b"/") else b"/" + rest
 
 
-def _failed(answer: Answer, request: Request | None) -> bool:
+def _failed(answer: Answer, request: Request) -> bool:
     """Whether an answer says that the gateway failed. 502 is right for a request that has been here before."""
-    loop = request is not None and any(b"idempotency-gateway" in value.lower() for value in request.values(b"via"))
+    loop = any(b"idempotency-gateway" in value.lower() for value in request.values(b"via"))
     return answer.status >= 500 and answer.status not in ({501, 502, 505} if loop else {501, 505})
 
 
@@ -96,6 +87,7 @@ def _judge_answers(played: Played, answers: list[Answer], used: set[tuple[bytes,
     """Each request has its answer; what is no request is refused, and the connection closed."""
     seen = dict(played.seen)
     remaining = list(answers)
+    used = set(used)
     for request in played.stream.requests:
         if not remaining:
             return None if played.case.end == EARLY else f"no answer to {request.method!r} {request.target!r}"
@@ -104,17 +96,17 @@ def _judge_answers(played: Played, answers: list[Answer], used: set[tuple[bytes,
             return f"{request.method!r} {request.target!r} failed: {answer.status} {answer.body[:200]!r}"
         serials = answer.values(SERIAL)
         if serials and not answer.values(b"idempotent-replayed"):
-            if not _same(request, seen.pop(int(serials[0]), request)):
+            answered = seen.pop(int(serials[0]), None)
+            if answered is None or not _same(request, answered):
                 return f"the answer to another request for {request.method!r} {request.target!r}"
             if not may_pass(request):
                 return f"{request.method!r} {request.target!r} was not refused"
         else:
             if must_pass(request, used):
                 return f"{request.method!r} {request.target!r} was refused: {answer.status} {answer.body[:200]!r}"
-            if request.method == b"HEAD" and answer.body and not answer.closes:
-                return "a body in the answer to a HEAD"
             if answer.closes:
                 return "something more after the last answer" if remaining or seen else None
+        used |= {pair for pair in [_pair(request)] if pair}
         if answer.closes and not request.last:
             return None if may_close(request) and not remaining and not seen else f"closed after {request.method!r} {request.target!r}"
         if answer.continued and b"100-continue" not in tokens(request.fields, b"expect"):
@@ -228,7 +220,7 @@ def _resolve_dots(path: bytes) -> bytes:
     kept: list[bytes] = []
     for segment in path.split(b"/"):
         if segment == b"..":
-            del kept[1:][-1:], kept[max(1, len(kept) - 1) :]
+            del kept[max(1, len(kept) - 1) :]
         elif segment != b".":
             kept.append(segment)
     return b"/".join(kept)
