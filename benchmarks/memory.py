@@ -53,7 +53,7 @@ def resident(pid: int, field: str) -> float:
 
 
 class Upstream:
-    """Takes any body; answers GET /large with `size` bytes, everything else with `ANSWER` bytes."""
+    """Takes any body; answers GET /large with `size` bytes, slow bodies with none, everything else with `ANSWER` bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -67,7 +67,7 @@ class Upstream:
                 while left > 0:
                     left -= len(piece := await reader.read(min(left, 262144)))
                     self.taken += len(piece)
-                size = self.size if head.startswith(b"get /large") else ANSWER
+                size = self.size if head.startswith(b"get /large") else 0 if b"slow-body" in head else ANSWER
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n" % size)
                 for _ in range(size // len(PIECE)):
                     writer.write(PIECE)
@@ -128,7 +128,7 @@ async def slow_writers(port: int, clients: int) -> None:
     async def one(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
-            b"POST /v1/charges HTTP/1.1\r\n" + HEAD + b"Idempotency-Key: body-%d\r\nContent-Length: %d\r\n\r\n" % (number, SLOW_BODY)
+            b"POST /v1/charges HTTP/1.1\r\n" + HEAD + b"Idempotency-Key: slow-body-%d\r\nContent-Length: %d\r\n\r\n" % (number, SLOW_BODY)
         )
         for _ in range(16):
             writer.write(b" " * (SLOW_BODY // 16))

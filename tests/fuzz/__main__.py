@@ -58,9 +58,9 @@ def _run(edge: Bench, minutes: float, only: str | None, first: int) -> int:
             try:
                 seed(number)(test)()
             except Exception as error:  # whatever a test raises is what was looked for
-                sys.stdout.write(f"Found by `{name}` under seed {number}:\n{error}\n")
-                if isinstance(error, Found):
-                    _show_small(edge, error)
+                sys.stdout.write(f"Found by `{name}` under seed {number}:\n{edge.found or error}\n")
+                if edge.found is not None:
+                    _show_small(edge, edge.found)
                 else:
                     sys.stdout.writelines(f"{note}\n" for note in getattr(error, "__notes__", ()))
                 sys.stdout.write(f"Again: python3 scripts/fuzz --seed {number} --only {group}\n")

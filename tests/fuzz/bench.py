@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.embedded import RedisServer
-from tests.fuzz.cases import Case, Played
+from tests.fuzz.cases import LATE, Case, Played
 from tests.fuzz.judge import judge
 from tests.fuzz.world import World, world
 from tests.support.services import redis_command
@@ -29,12 +29,13 @@ class Found(AssertionError):
 
 
 class Bench:
-    """Plays cases and says what was wrong. `played` counts them."""
+    """Plays cases and says what was wrong. `played` counts them, `found` is the first that was: what depends on time may not show again."""
 
     def __init__(self, runner: asyncio.Runner, world: World) -> None:
         self.runner = runner
         self.world = world
         self.played = 0
+        self.found: Found | None = None
 
     def __repr__(self) -> str:
         return "the edge"
@@ -51,8 +52,10 @@ class Bench:
             if (fault := judge(played, self.world.used)) is not None:
                 found.add(describe(played, fault), played.case, fault)
         for complaint in self.complaints():
-            found.add(complaint)
+            left = [f"  left      {REPLAY} {quoted(case.dump())}" for case in cases if case.end != LATE]
+            found.add("\n".join([complaint, *left]))
         if found.args:
+            self.found = self.found or found
             raise found
 
     def fault(self, case: Case) -> str | None:

@@ -5,7 +5,7 @@ import re
 from tests.fuzz.answers import Answer, Malformed, read_answers
 from tests.fuzz.cases import EARLY, LATE, RESET, Played
 from tests.fuzz.keys import lenient_key
-from tests.fuzz.reader import MANY, SINGLE, Incomplete, Invalid, Request, Stream, tokens
+from tests.fuzz.reader import MANY, SINGLE, Invalid, Request, Stream, tokens
 from tests.fuzz.stub import SERIAL
 
 GUARDED = b"/v1/pay"
@@ -50,7 +50,7 @@ def judge_order(stream: Stream, seen: tuple[tuple[int, Request], ...]) -> str | 
 
 
 def _same(sent: Request, seen: Request) -> bool:
-    return (sent.method, origin_form(sent.target), sent.body) == (seen.method, seen.target, seen.body) and _same_fields(sent, seen)
+    return (sent.method, forwarded_target(sent), sent.body) == (seen.method, seen.target, seen.body) and _same_fields(sent, seen)
 
 
 def _same_fields(sent: Request, seen: Request) -> bool:
@@ -68,12 +68,14 @@ def _same_fields(sent: Request, seen: Request) -> bool:
     return theirs == [line for line in mine if line[0].lower() not in nominated]
 
 
-def origin_form(target: bytes) -> bytes:
-    """What is forwarded of a target (RFC 9112 section 3.2): an absolute-form loses scheme and authority."""
-    absolute = _ABSOLUTE.match(target)
+def forwarded_target(request: Request) -> bytes:
+    """What goes on of a target (RFC 9112 section 3.2): an absolute-form loses scheme and authority, and is `*` if an OPTIONS has no more."""
+    absolute = _ABSOLUTE.match(request.target)
     if absolute is None:
-        return target
-    rest = target[absolute.end() :]
+        return request.target
+    rest = request.target[absolute.end() :]
+    if not rest and request.method == b"OPTIONS":
+        return b"*"
     return rest if rest.startswith(b"/") else b"/" + rest
 
 
@@ -118,16 +120,13 @@ def _judge_answers(played: Played, answers: list[Answer], used: set[tuple[bytes,
 
 def _judge_end(played: Played, remaining: list[Answer]) -> str | None:
     """What follows the last whole request: a refusal of what can be none, at most one of what is broken off, else nothing."""
-    match played.stream.end:
-        case Invalid(why):
-            if not remaining and played.case.end == LATE:
-                return f"no answer to what is no request ({why})"
-        case Incomplete(head):
-            if head:  # which may have been answered by its head alone
-                return f"{len(remaining)} answers to one request" if len(remaining) > 1 else None
-        case None:
-            if remaining:
-                return f"an answer to no request: {remaining[0].status} {remaining[0].body[:200]!r}"
+    end = played.stream.end
+    if end is None:
+        return f"an answer to no request: {remaining[0].status} {remaining[0].body[:200]!r}" if remaining else None
+    if isinstance(end, Invalid) and not remaining and played.case.end == LATE:
+        return f"no answer to what is no request ({end.why})"
+    if end.head and len(remaining) == 1 and remaining[0].status < 500:
+        return None  # it may have been refused by its head alone, before its body was looked at
     refusals = [answer.status for answer in remaining]
     if len(refusals) > 1 or not all(400 <= status <= 499 or status in {501, 505} for status in refusals):
         return f"answered {refusals} to what is no request"
@@ -147,7 +146,7 @@ def _pair(request: Request) -> tuple[bytes, bytes] | None:
 
 
 def _is_guarded(request: Request) -> bool:
-    return request.method == b"POST" and origin_form(request.target).partition(b"?")[0] == GUARDED
+    return request.method == b"POST" and forwarded_target(request).partition(b"?")[0] == GUARDED
 
 
 def may_pass(request: Request) -> bool:

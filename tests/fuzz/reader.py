@@ -61,9 +61,10 @@ class Incomplete:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """No bytes that follow could make a request of it."""
+    """No bytes that follow could make a request of it. `head`: its body is what is wrong."""
 
     why: str
+    head: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +170,18 @@ def read_chunked(data: bytes, at: int) -> tuple[bytes, int, bool] | Incomplete |
         odd |= usual is None
         found = usual or _ODD_SIZE.fullmatch(data, at, end)
         if found is None:
-            return Invalid("chunk size")
+            return Invalid("chunk size", head=True)
         size, at = int(found[1], 16), end + 2
         if size == 0:
             break
         if data[at + size : at + size + 2] != b"\r\n":
             whole = len(data) >= at + size + 2 or not b"\r\n".startswith(data[at + size :])
-            return Invalid("chunk end") if whole else Incomplete(head=True)
+            return Invalid("chunk end", head=True) if whole else Incomplete(head=True)
         pieces.append(data[at : at + size])
         at += size + 2
     trailers = read_fields(data, at)
     if isinstance(trailers, Invalid):
-        return Invalid("trailer")
+        return Invalid("trailer", head=True)
     return (
         Incomplete(head=True) if isinstance(trailers, Incomplete) else (b"".join(pieces), trailers[1], odd or not _may_trail(trailers[0]))
     )
