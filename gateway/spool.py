@@ -30,11 +30,20 @@ BEHIND = 1024 * 1024 * 1024
 class MemoryBudget:
     """Implements `gateway.ports.Memory`. `total` is in bytes; `directory` None means the system's temporary folder.
 
+    `disk_failed` is told of bodies that had to stay in memory.
     With `offload` False files are read and written without threads, for loops that have none.
     """
 
-    def __init__(self, total: int, directory: str | None = None, *, offload: bool = True) -> None:
+    def __init__(
+        self,
+        total: int,
+        directory: str | None = None,
+        *,
+        offload: bool = True,
+        disk_failed: Callable[[OSError], None] = lambda _: None,
+    ) -> None:
         self.total = total
+        self.disk_failed = disk_failed
         self.directory = directory
         self.offload = offload
         self.held = 0
@@ -149,8 +158,9 @@ class SpooledBody:
                 self._file = await self._threaded(lambda: _File(self._memory.directory))
             file, at = self._file, self._spilled - self._from
             await self._threaded(lambda: file.write(at, chunks))
-        except OSError:
+        except OSError as error:
             self._disk_failed = True
+            self._memory.disk_failed(error)
             return
         finally:
             self._flushing = False
@@ -239,11 +249,14 @@ class _File:
     A thread that still works on it after its waiter was cancelled keeps it open, so that its number cannot pass to another file meanwhile.
     """
 
+    _fd: int | None = None
+
     def __init__(self, directory: str | None) -> None:
         self._fd, path = tempfile.mkstemp(prefix="gateway-", dir=directory)
         os.unlink(path)
 
     def write(self, at: int, chunks: Sequence[bytes]) -> None:
+        assert self._fd is not None
         data = memoryview(b"".join(chunks))
         while data:
             written = os.pwrite(self._fd, data, at)
@@ -251,6 +264,7 @@ class _File:
 
     def read(self, at: int, size: int) -> bytes:
         """Exactly `size` bytes. Raises OSError otherwise."""
+        assert self._fd is not None
         pieces = []
         while size > 0:
             piece = os.pread(self._fd, size, at)
@@ -261,4 +275,5 @@ class _File:
         return b"".join(pieces)
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        if self._fd is not None:
+            os.close(self._fd)

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import hashlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -32,6 +32,7 @@ from gateway.ports import (
     InDoubt,
     NotSent,
     NotSentReason,
+    Observer,
     Settled,
     Spool,
     StoreUnavailable,
@@ -41,6 +42,8 @@ from gateway.ports import (
 )
 
 SETTLE_BACKOFF = 0.05
+SILENCE = 0.05
+"""Seconds without a piece after which a stream counts as silent, not as ended."""
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 SETTLE_BACKOFF_MAX = 2.0
@@ -71,6 +74,13 @@ class _Response:
 
 
 _Failure: TypeAlias = NotSent | InDoubt
+
+
+def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> None:
+    """Why the upstream could not be reached, for whoever runs it. What this gateway decided by itself is no news of the upstream."""
+    if failure.reason not in (NotSentReason.LEASE_LAPSED, NotSentReason.SHUTTING_DOWN, NotSentReason.CIRCUIT_OPEN):
+        cause = failure.__cause__
+        observer.upstream_unreachable(upstream, failure.reason.value, None if cause is None else f"{type(cause).__name__}: {cause}")
 
 
 def unreachable(failure: NotSent) -> Refused:
@@ -147,7 +157,10 @@ class Attempt:
                 return await self._read(response)
             finally:
                 response.close()
-        except (NotSent, InDoubt) as failure:
+        except NotSent as failure:
+            tell_unreachable(self._tools.observer, self._request.upstream, failure)
+            return failure
+        except InDoubt as failure:
             return failure
         except asyncio.CancelledError:
             return InDoubt(DoubtReason.GATEWAY_STOPPED)
@@ -163,7 +176,7 @@ class Attempt:
     async def _read(self, response: UpstreamResponse) -> _Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
         bodiless = self._request.method == "HEAD" or response.status in {204, 304}
-        headers = to_client(response.headers, bodiless=bodiless)
+        headers = to_client(response.headers, bodiless=bodiless and response.status != 204)
         if first(headers, b"date") is None:
             headers += ((b"Date", self._tools.clock.http_date()),)
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
@@ -182,7 +195,8 @@ class Attempt:
         if self._request.policy.stream or (response.content_length or 0) > cap:
             self._relay(response, headers, spool)
         length, digest = 0, hashlib.sha256()
-        async for chunk in response.chunks():
+        chunks = response.chunks()
+        while (chunk := await self._next(chunks, response, spool)) is not None:
             if not chunk:
                 continue  # the piece that is held back until the commit must be a real one
             length += len(chunk)
@@ -196,6 +210,25 @@ class Attempt:
             spool.end(self._held_back)
         body = spool if length <= cap else None
         return _Response(response.status, response.reason, headers, body, length, digest.digest())
+
+    async def _next(self, chunks: AsyncIterator[bytes], response: UpstreamResponse, spool: Spool) -> bytes | None:
+        """The next piece; None at the end. While a stream of unknown length is silent, the piece that is held back is let go: an event
+        must not wait for the next one. What waits for the commit then is the end of the body alone.
+        """
+        coming = anext(chunks, None)
+        if not (self._relaying and self._held_back) or response.content_length is not None:
+            return await coming
+        task = asyncio.ensure_future(coming)
+        try:
+            await asyncio.wait({task}, timeout=SILENCE)
+            if not task.done():
+                await spool.write(self._held_back)
+                self._held_back = b""
+            return await task
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
     def _relay(self, response: UpstreamResponse, headers: Headers, spool: Spool) -> None:
         if not self._relaying:
@@ -213,11 +246,18 @@ class Attempt:
         finally:
             patience.cancel()
         self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
+        if self._relaying:
+            self._tell_relayed(settlement)
         if transition in (Transition.DONE, Transition.ALREADY):  # a set would be made anew every time, and its enums hashed
             self._let_go(answer, settlement)
         else:
             self._tools.observer.stale_write(settlement_name(settlement))
             await self._answer_stale(outcome)
+
+    def _tell_relayed(self, settlement: Settlement) -> None:
+        """What became of an answer that is under way since before anybody knew; it ends after this."""
+        reply = self.reply.result()
+        reply.settlement, reply.reason, reply.upstream_seconds = settlement_name(settlement), settlement.reason, self._upstream_seconds
 
     async def _record(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
         """Settle in the authority."""

@@ -4,6 +4,7 @@ from gateway.core.decision import Label
 from gateway.core.headers import first, to_client
 from gateway.core.problems import Problem
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
+from gateway.engine.attempt import tell_unreachable
 from gateway.engine.keeping import INLINE
 from gateway.engine.request import GuardedRequest
 from gateway.engine.streams import UpstreamStream
@@ -21,6 +22,7 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
         status = response.status
         answer = await _answer(tools, request, response)
     except NotSent as failure:
+        tell_unreachable(tools.observer, request.upstream, failure)
         answer = Refused(Problem.UPSTREAM_UNREACHABLE, retry_after=1, members={"reason": failure.reason.value}, cause=failure.reason.value)
     except InDoubt as failure:
         answer = Refused(Problem.UPSTREAM_FAILED, cause=failure.reason.value)

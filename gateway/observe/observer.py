@@ -1,5 +1,6 @@
 """The observer that production runs: `gateway.ports.Observer` over Prometheus metrics, the access log and messages."""
 
+import contextlib
 import logging
 import platform
 import time
@@ -32,6 +33,7 @@ class MetricsObserver:
         self._families = families = Families(self._registry)
         self._access_log = None if access_log_fd is None else AccessLog(access_log_fd, families.log_lines_dropped.inc)
         self._stores = StoreSeries(families)
+        self._targets: dict[str, frozenset[str]] = {}
         self._routes: dict[str, RouteSeries] = {}
         self._other = RouteSeries(families, sets.OTHER)
         self._failures = {task: families.background_failures.labels(task) for task in (*sets.TASKS, sets.OTHER)}
@@ -96,8 +98,13 @@ class MetricsObserver:
     # ---- upstreams
 
     def update_targets(self, upstreams: Mapping[str, Sequence[str]]) -> None:
-        """Take over the targets of a configuration, all of them up."""
+        """Take over the targets of new or changed upstreams, all of them up; those that left are forgotten where that can be done."""
         for upstream, targets in upstreams.items():
+            for target in self._targets.get(upstream, frozenset()) - set(targets):
+                self._families.target_up.labels(upstream, target).set(1)
+                with contextlib.suppress(KeyError):
+                    self._families.target_up.remove(upstream, target)
+            self._targets[upstream] = frozenset(targets)
             for target in targets:
                 self._families.target_up.labels(upstream, target).set(1)
 
@@ -106,7 +113,7 @@ class MetricsObserver:
         self._families.target_up.labels(upstream, target).set(healthy)
         fields = {"upstream": upstream, "target": target}
         if healthy:
-            _log.warning("A target answers again", extra=fields)
+            _log.info("A target answers again", extra=fields)
         else:
             _log.warning("A target failed too often and is left alone for a while", extra=fields)
 
@@ -115,6 +122,12 @@ class MetricsObserver:
 
     def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
         self._routes.get(route, self._other).upstream(status).observe(seconds)
+
+    def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None:
+        suppressed = self._failure_lines.due(f"upstream {upstream}")
+        if suppressed is not None:
+            fields = {"upstream": upstream, "reason": reason, "cause": cause, "suppressed": suppressed}
+            _log.warning("An upstream could not be reached; nothing was sent", extra=fields)
 
     # ---- stores
 

@@ -132,3 +132,7 @@ async def _next(request: BaseRequest, silence: float) -> bytes:
         raise ClientSilent from error
     except _BROKEN as error:
         raise ClientGone from error
+    except RuntimeError as error:  # what aiohttp says when the connection was lost between two looks at it
+        if request.transport is None:
+            raise ClientGone from error
+        raise

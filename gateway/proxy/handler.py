@@ -1,5 +1,6 @@
 """One request from a client's connection to its answer: match, admit, read, guard or pass, write, observe."""
 
+import asyncio
 import re
 from functools import partial
 from typing import assert_never
@@ -29,6 +30,10 @@ from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
 from gateway.wire import WireResponse
 
+CLIENT_GONE = 499
+"""The logged status of a request that nobody was there to be answered, as nginx writes it."""
+
+_PASSED_ON = "The rest of the body did not come. What had come was passed on to the upstream; whether it acted on that is not known."
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
@@ -75,7 +80,10 @@ class Proxy:
         except ClientGone:
             return self._gone(call)
         except ClientSilent:
-            reply = Reply(Label.ABORTED, Refused(Problem.REQUEST_TIMEOUT))
+            reply = Reply(Label.ABORTED, Refused(Problem.REQUEST_TIMEOUT, detail=None if call.mode == "enforce" else _PASSED_ON))
+        except asyncio.CancelledError:
+            self._gone(call)  # a drain is out of patience
+            raise
         response = self._renderer.render(reply, call)
         gone = await self._send(reply, response, call)
         self._observe(call, reply, response, gone=gone)
@@ -90,9 +98,14 @@ class Proxy:
                     await response.prepare(call.request)
             else:
                 await response.prepare(call.request)
-        except (ConnectionError, RelayCut, ClientGone):
+        except RelayCut:
+            response.force_close()
+        except (ConnectionError, ClientGone):
             response.force_close()
             return True
+        except asyncio.CancelledError:
+            self._observe(call, reply, response, gone=False)
+            raise
         finally:
             if body is not None and not isinstance(body, bytes):
                 body.close()
@@ -130,7 +143,7 @@ class Proxy:
             call.fields.lines, call.hop(), call.routing.kept.get(route.id, frozenset()), hops=hops_left(call.request.method, call.fields)
         )
         with WhilePresent(call.connection):
-            reply = await pass_through(call, wire, call.routing.upstreams[route.upstream], self._clock)
+            reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
         self._observer.upstream_answered(route.id, reply.upstream_status, reply.upstream_seconds or 0.0)
         return reply
 
@@ -177,7 +190,7 @@ class Proxy:
 
     def _gone(self, call: Call) -> web.StreamResponse:
         """Nobody is there to be answered: the client left before its request was whole, or before an unguarded answer came."""
-        response = WireResponse(400, b"Bad Request", ())
+        response = WireResponse(CLIENT_GONE, b"", ())
         response.drop()
         label = Label.BYPASS if call.request.content.is_eof() else Label.ABORTED
         self._observe(call, Reply(label, Refused(Problem.BAD_REQUEST)), response, gone=True)
@@ -202,7 +215,7 @@ class Proxy:
                 reply.reason,
                 call.key_digest,
                 reply.attempt,
-                call.request_bytes,
+                call.request_bytes or call.request.content.total_bytes,
                 response.sent,
                 gone,
                 call.client(),

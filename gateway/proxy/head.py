@@ -8,7 +8,7 @@ from gateway.core.problems import Problem
 from gateway.engine.answers import Passed, Refused, Reply
 from gateway.proxy.call import Call
 
-METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
 
 _SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"idempotency-key"})
 

@@ -10,9 +10,9 @@ from gateway.core.headers import first, to_client, upgrade_of
 from gateway.core.model import Headers
 from gateway.core.problems import Problem
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Reply, Switched
-from gateway.engine.attempt import TIMEOUTS, unreachable
+from gateway.engine.attempt import TIMEOUTS, tell_unreachable, unreachable
 from gateway.engine.streams import UpstreamStream
-from gateway.ports import Clock, InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
+from gateway.ports import Clock, InDoubt, NotSent, Observer, UpstreamRequest, UpstreamResponse
 from gateway.proxy.body import stream_body
 from gateway.proxy.call import Call
 from gateway.wire import send_informational
@@ -21,24 +21,27 @@ SMALL_BODY = 64 * 1024
 """Bodies announced to be at most this long are read whole first: one write instead of several."""
 
 
-async def pass_through(call: Call, wire_headers: Headers, upstream: Upstream, clock: Clock) -> Reply:
-    """Forward one request and relay its answer. `wire_headers` are the fields as the upstream shall see them.
+async def pass_through(call: Call, wire_headers: Headers, name: str, clock: Clock, observer: Observer) -> Reply:
+    """Forward one request to the upstream of this name, and relay its answer. `wire_headers` are the fields as the upstream shall see them.
 
     Raises `ClientGone` and `ClientSilent` when the request never becomes whole; cancelled, it cuts the upstream's connection.
     """
     started = clock.boottime()
     status: int | None = None
+    reason: str | None = None
     answer: Answer
     try:
         call.go_on()
-        response = await upstream.send(await _wire_request(call, wire_headers), _no_fence)
+        response = await call.routing.upstreams[name].send(await _wire_request(call, wire_headers), _no_fence)
         status = response.status
         answer = await _answer(call.request.method, response, clock)
     except NotSent as failure:
-        answer = unreachable(failure)
+        tell_unreachable(observer, name, failure)
+        answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
+        reason = failure.reason.value
         answer = Refused(Problem.UPSTREAM_FAILED, 504 if failure.reason in TIMEOUTS else None, cause=failure.reason.value)
-    return Reply(Label.BYPASS, answer, upstream_seconds=clock.boottime() - started, upstream_status=status)
+    return Reply(Label.BYPASS, answer, reason=reason, upstream_seconds=clock.boottime() - started, upstream_status=status)
 
 
 def _no_fence() -> bool:

@@ -116,7 +116,9 @@ def assemble(config: Config) -> Gateway:
     link, tiered = _make_hot(config, authority, clock, randomness, observer)
     store: Store = tiered or authority
     keeper = LeaseKeeper(store, clock, observer, tiered.tick if tiered is not None else None)
-    memory = MemoryBudget(config.memory.total, config.memory.spill_directory)
+    memory = MemoryBudget(
+        config.memory.total, config.memory.spill_directory, disk_failed=lambda error: observer.background_failed("spill", error)
+    )
     upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     fingerprints = make_fingerprints(config, registry)

@@ -179,7 +179,8 @@ class _Process:
         )
         sock = listen(config.listen, shared=self._worker is not None)
         create = loop.create_unix_server if isinstance(config.listen, UnixListener) else loop.create_server
-        server = await create(proxy_server, sock=sock, backlog=2048, ssl=tls.proxy)
+        handshake = None if tls.proxy is None else config.client.header_timeout
+        server = await create(proxy_server, sock=sock, backlog=2048, ssl=tls.proxy, ssl_handshake_timeout=handshake)
         try:
             admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token), tls.admin)
         except OSError as error:
@@ -223,10 +224,13 @@ class _Process:
         proxy_server.pre_shutdown()
         while proxy_server.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - aiohttp tells no end of connections
             await asyncio.sleep(0.02)
+        cut = len(proxy_server.connections)
         clean = await gateway.engine.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
         await proxy_server.shutdown(1.0)
-        if clean:
+        if clean and not cut:
             _log.info("Drained: nothing was cut")
+        elif clean:
+            _log.warning("Drained: %d connections were cut after drain.timeout, and every record is settled", cut)
         else:
             _log.warning("Drained: some records could not be settled in time and will become unknown")
 

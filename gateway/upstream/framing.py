@@ -54,5 +54,5 @@ def _refuse_unsafe(start: bytes, fields: bytes, breaks: int) -> None:
     if fields.count(b"\n") != breaks or fields.count(b"\r") != breaks or b"\r" in start or b"\n" in start or b" " in start:
         raise ValueError("a line break or a space inside the request head")
     lowered = b"\n" + fields.lower()
-    if b"\ncontent-length" in lowered or b"\ntransfer-encoding" in lowered:
+    if b"\ncontent-length:" in lowered or b"\ntransfer-encoding:" in lowered:
         raise ValueError("framing fields belong to the upstream client")

@@ -94,7 +94,8 @@ class ResponseParser:
         """Take in received bytes (not empty). Raises Malformed, after which only what is in `body` may still be read."""
         parser = self._llhttp
         assert parser is not None
-        if self._quiet == 0 and not self.head_complete and data[0] not in _START:
+        headed, received = self.head_complete, self._quiet + len(data)
+        if self._quiet == 0 and not headed and data[0] not in _START:
             self._refuse("not HTTP")
         try:
             parser.feed_data(data)
@@ -107,6 +108,8 @@ class ResponseParser:
             self.reusable = False
         if self._fault is not None:
             self._refuse(self._fault)
+        if self.head_complete and not headed and received > MAX_HEAD and _size(self.headers) > MAX_HEAD:
+            self._refuse("head too long")
         if self._fresh:
             self._collect()
         else:
@@ -243,6 +246,10 @@ class ResponseParser:
                 if value.lower() != b"chunked" or codings > 1 or version == "1.0":
                     self._fault = "transfer coding other than chunked"
         return self.content_length is not None or codings > 0
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum([len(name) + len(value) + 4 for name, value in headers])
 
 
 def _persistent(version: str, headers: list[tuple[bytes, bytes]]) -> bool:

@@ -80,6 +80,8 @@ class NotingObserver(Quiet):
     def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
         self.upstream.append(status)
 
+    def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None: ...
+
     def background_failed(self, task: str, error: BaseException) -> None:
         self.failures.append((task, error))
 

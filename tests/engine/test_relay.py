@@ -39,6 +39,19 @@ async def test_a_stream_leaves_as_it_comes_but_for_its_last_piece(stage: Stage) 
 
 
 @scene
+async def test_a_silent_stream_holds_no_event_back(stage: Stage) -> None:
+    """Where the length is not known, a piece waits for the next one for a moment only; then the end alone waits for the commit."""
+    stage.upstream.plays(Part(pieces=PIECES, pauses=(0.1, 1.0, 1.0, 1.0, 1.0)))
+    stage.store.script("complete", Stalls(0.5))
+    chunks = relayed(await stage.ask(STREAM))
+    arrived = [(round(stage.loop.time(), 2), chunk) async for chunk in chunks]
+    assert [(at, chunk) for at, chunk in arrived[:3]] == [(1.15, b"one "), (2.15, b"two "), (3.15, b"three ")]
+    assert arrived[3][1] == b"four"
+    assert arrived[3][0] >= 4.6
+    assert told(await stage.ask(STREAM)) == (Label.REPLAY, 201, b"one two three four")
+
+
+@scene
 async def test_a_stream_of_one_piece_waits_for_its_commit(stage: Stage) -> None:
     """Its only piece is its last; an empty one behind it changes nothing."""
     stage.upstream.plays(Part(pieces=(b"all", b"")))

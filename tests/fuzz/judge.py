@@ -69,7 +69,7 @@ def _same_fields(sent: Request, seen: Request) -> bool:
 
 
 def forwarded_target(request: Request) -> bytes:
-    """What goes on of a target (RFC 9112 section 3.2): an absolute-form loses scheme and authority, and is `*` if an OPTIONS has no more."""
+    """What goes on of a target (RFC 9112 section 3.2): an absolute-form loses scheme and authority; `*` if an OPTIONS has no more."""
     absolute = _ABSOLUTE.match(request.target)
     if absolute is None:
         return request.target

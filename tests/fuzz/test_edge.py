@@ -33,6 +33,8 @@ FOUND = {
     "a client that is gone within its body": Case(
         b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe", (60,), EARLY
     ),
+    "a field whose name begins like a framing field's": Case(b"GET /x HTTP/1.1\r\nHost: a\r\nContent-Length-X: 5\r\n\r\n" + GET),
+    "such a field in a guarded request": Case(PAY % b"Transfer-Encodings: x\r\n\r\n" + GET),
     "a client that is gone at once": Case(GET, (), RESET),
 }
 """The smallest cases of what fuzzing has found."""

@@ -72,6 +72,8 @@ class CountingObserver(Quiet):
     def stale_write(self, operation: str) -> None:
         self._world.journal.count(f"stale {operation}")
 
+    def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None: ...
+
     def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
         pass
 
