@@ -18,6 +18,7 @@ import uvloop
 
 from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse
 from gateway.embedded import start_postgres
+from gateway.ports import Retention
 from gateway.store.migrate import migrate
 from gateway.store.postgres import PostgresStore
 
@@ -42,7 +43,7 @@ async def client(store: PostgresStore, intents: Iterator[Intent]) -> None:
     for wanted in intents:
         lease = await store.reserve(wanted)
         assert isinstance(lease, Lease)
-        await store.complete(lease, RESPONSE, 86400.0)
+        await store.complete(lease, RESPONSE, Retention(86400.0))
 
 
 async def measure(store: PostgresStore, in_flight: int, pairs: int) -> str:

@@ -8,7 +8,7 @@ Each command imports what it runs when it runs, so that `--help` answers at once
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -219,6 +219,91 @@ def schema() -> None:
     from gateway.config import json_schema
 
     click.echo(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2))
+
+
+@main.command()
+@click.argument("name", required=False)
+def dialects(name: str | None) -> None:
+    """List the dialects, or print one's file, comments and all.
+
+    \b
+      idempotency-gateway dialects
+      idempotency-gateway dialects stripe-v1 > house.yaml
+
+    A route names one as `dialect: stripe-v1`, or a file of yours, beside the configuration, as `dialect: ./house.yaml`.
+    """
+    from gateway.dialects import names, text_of
+
+    if name is None:
+        from gateway.config import dialect_table
+
+        click.echo(dialect_table())
+    elif name in names():
+        click.echo(text_of(name), nl=False)
+    else:
+        raise click.UsageError(f"No such dialect '{name}'.{_close(name, names())} `idempotency-gateway dialects` lists them.")
+
+
+def _close(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, known, n=1)
+    return f" Did you mean '{found[0]}'?" if found else ""
+
+
+@main.command()
+@_config_option()
+@click.option("--metrics", metavar="URL", help="Where to read the metrics. Default: the configuration's admin listener, over plain HTTP.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+def observed(config: Path, metrics: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Show what routes in `mode: observe` have seen: what enforcing would have prevented, and whom it would have refused.
+
+    \b
+      idempotency-gateway observed --config gateway.yaml
+      idempotency-gateway observed --config gateway.yaml --metrics https://gateway.example:9464/metrics
+
+    The figures are those of the running gateway since its start.
+    """
+    from gateway import trial
+
+    try:
+        rows = trial.rows(trial.observed(trial.fetch(metrics, _load(config).admin.listen)))
+    except (OSError, ValueError) as error:
+        _fail(f"the metrics cannot be read: {error}", UNAVAILABLE)
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps([dict(zip(trial.HEADINGS, row, strict=True)) for row in rows], option=orjson.OPT_INDENT_2))
+    else:
+        click.echo(trial.table(rows))
+
+
+@main.command()
+@_config_option()
+@click.option("--document", metavar="FILE", type=_PATH, help="Your API's OpenAPI description (YAML or JSON), to find its operations in.")
+@click.option(
+    "--base-path", metavar="PATH", default="", help="The path of the description's server URL, which the route map has and it has not."
+)
+def openapi(config: Path, document: Path | None, base_path: str) -> None:
+    """Print an OpenAPI Overlay that states the contract of the guarded routes, for your API's own documentation.
+
+    \b
+      idempotency-gateway openapi --config gateway.yaml --document api.yaml > idempotency.overlay.json
+    """
+    import orjson
+    import yaml
+
+    from gateway.core.openapi import overlay
+
+    loaded = _load(config)
+    try:
+        described = None if document is None else yaml.safe_load(document.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        _fail(f"{document}: {error}", FAILURE)
+    if described is not None and not isinstance(described, dict):
+        _fail(f"{document}: not an OpenAPI description", FAILURE)
+    made = overlay(loaded.routes, loaded.problem_base, base_path=base_path, document=described)
+    click.echo(orjson.dumps(made, option=orjson.OPT_INDENT_2))
 
 
 @main.command()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gateway.core.decision import Label
-from gateway.core.model import Headers, Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.core.model import Headers, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 
 
 class StoreUnavailable(Exception):
@@ -50,22 +50,65 @@ class Settled:
     expires_at_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What becomes of a record after it has ended, in seconds. It is written down with the record: the reaper knows no route map.
+
+    `seconds`: from the end (completion, release) to expiry. The others count from the expiry, whenever the reaper comes.
+    `gone_for`: how long a tombstone then remembers a *completed* record (`on_expired: gone`); None leaves none.
+    `keep_for`: how long the whole record is kept in the archive (`expired: keep`); None deletes it.
+    """
+
+    seconds: float
+    gone_for: float | None = None
+    keep_for: float | None = None
+
+
+OBSERVED_DOUBT_KEPT = 86400.0
+"""Seconds from a doubt to the expiry of an observed record: it guards nothing, and nobody will ever resolve it."""
+
+TOMBSTONE_AFTER = 3600.0
+"""The least age, in seconds from its birth, at which a record is reaped that leaves a tombstone.
+
+No reserve that began before the record was born, and so saw neither it nor its tombstone, can still give out a lease then.
+"""
+
+
 class Store(Protocol):
     """Records behind one authority. Every method is one atomic step, on the store's own clock.
 
     Writes after reserve are fenced by `lease.key` and `lease.owner`; `lease.record_id` is no part of the fence, since a holder whose
     reserve lost its reply does not know it (owner tokens are unique over all records and attempts).
 
+    *Observed records* are those whose last reserve or claim had `intent.observed` (`mode: observe`): the flag is the last taker's. They
+    move like others, so that a duplicate can be judged as it would be under `enforce`, but guard nothing unless they are `completed`:
+
+    * an enforcing reserve takes over one that is not `completed`, whatever is under way or in doubt under it (see `reserve`);
+    * in doubt, it is no dead letter, and no probe is for it: a reconciler must leave it alone. It expires after `OBSERVED_DOUBT_KEPT`;
+    * completed, it is a record like any other: replayed, compared, expired, remembered by a tombstone.
+
     All methods raise `StoreUnavailable` and no other error. A cancelled call leaves the store consistent: the
     statement landed whole or not at all, and the caller must treat it as one whose reply was lost.
     """
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
-        """Make a new `in_progress` record owned by `intent.owner`, or report the record that is there.
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+        """Make a new `in_progress` record owned by `intent.owner`, or report the record that is there, or the tombstone of one that was.
 
-        Exactly one of any number of concurrent callers gets a `Lease` (attempt 1). A caller that gets a `Record` has changed
-        nothing: it neither extends a lease nor touches a fingerprint. An expired record is reported with `expired=True`,
+        Exactly one of any number of concurrent callers gets a `Lease` (attempt 1). A caller that gets a `Record` or a `Tombstone` has
+        changed nothing: it neither extends a lease nor touches a fingerprint. An expired record is reported with `expired=True`,
         a lapsed one with `lease_live=False`; what to do about either is `gateway.core.decision`'s business.
+
+        *Tombstones* are looked for only where there is no record, and only for an intent with `gone_for`: it gets the live one of its key
+        and makes nothing. At whatever moment the reaper comes, such an intent sees a completed record or its tombstone, and gets no `Lease`
+        while either is there. Any other intent makes a new record; the tombstone stays.
+
+        *Taking over.* If the record is observed and not `completed` (`in_progress` with a live lease or without, `unknown`,
+        `failed_retryable`) and `intent.observed` is False, the intent gets a `Lease` on a new life of it: another record id, attempt 1,
+        its own fingerprint whatever the old one, nothing of the old reason; observed no more. Exactly one of many does. The former
+        owner's writes are stale from then on. An observing intent gets the record as it is.
+
+        Unlike a new record, a takeover whose reply was lost may land although the record was seen in another's hands meanwhile, as with
+        `claim`.
         """
         ...
 
@@ -74,7 +117,7 @@ class Store(Protocol):
 
         Fenced by `found.record_id` and `found.version`, and by the state itself: succeeds only while the record is still exactly as
         found (and `failed_retryable` unexpired, or still expired). A retry keeps the record's own fingerprint; a new life takes the
-        intent's. None: somebody was faster, reserve again.
+        intent's. The record is observed from then on if `intent.observed`, else not. None: somebody was faster, reserve again.
         """
         ...
 
@@ -89,21 +132,22 @@ class Store(Protocol):
         """The record as it stands, body included, or None. Reads the authority, never a replica. Changes nothing."""
         ...
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         """-> `completed`, only for the owner of the attempt and from `in_progress`, `unknown` or `failed_retryable`.
 
-        `completed` is immutable: ALREADY if this very owner completed it before (a repeated statement), STALE otherwise. `expires_at` is
-        now + retention. A response that the store cannot hold is stored without its body rather than refused.
+        `completed` is immutable: ALREADY if this very owner completed it before (a repeated statement), STALE otherwise; neither changes
+        the retention of the first. `expires_at` is now + `retention.seconds`. A response that the store cannot hold is stored without its
+        body rather than refused.
         """
         ...
 
-    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         """-> `failed_retryable`, only for the owner and from `in_progress` or `unknown`: the attempt did not execute."""
         ...
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """-> `unknown`, only for the owner and from `in_progress` (from `unknown`: ALREADY). Sets `reconcile_after`, or `dead_lettered_at`
-        when the record is not reconcilable.
+        when the record is not reconcilable. An observed record gets an `expires_at` and no `dead_lettered_at` instead.
         """
         ...
 
@@ -125,7 +169,10 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Figures for the gauges. `completed` may be an estimate; ages are seconds."""
+    """Figures for the gauges. `completed` may be an estimate; ages are seconds.
+
+    Observed records in doubt are nobody's turn: they are not among `unknown` and `dead_letters`, and not the oldest.
+    """
 
     in_progress: int
     completed: int
@@ -153,7 +200,20 @@ class Maintenance(Protocol):
         ...
 
     async def reap(self, limit: int) -> int:
-        """Delete at most `limit` expired `completed` and `failed_retryable` records; returns how many."""
+        """Delete at most `limit` expired records: `completed`, `failed_retryable`, and observed ones that are `unknown`. Returns how many;
+        0 when nothing is left that could be reaped now.
+
+        In the same atomic step each leaves what its `Retention` says: a tombstone if it is `completed` and has `gone_for` (where one is
+        there already, the longer period counts), and itself in the archive if it has `keep_for`. One that leaves a tombstone is not reaped
+        before it has the age of `TOMBSTONE_AFTER`: until then it answers itself. What is archived is never replayed, nor in the way of a
+        new record.
+        """
+        ...
+
+    async def purge(self, limit: int) -> int:
+        """Delete what the reaper left and whose own period is over: at most `limit` tombstones, and at most `limit` archived records.
+        Returns how many of both; 0 when nothing is left.
+        """
         ...
 
     async def counts(self) -> Counts: ...
@@ -462,6 +522,14 @@ class Observer(StoreObserver, Protocol):
 
     def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None:
         """Nothing of a request could be sent, for `reason`. `cause` is what the system or TLS says."""
+        ...
+
+    def key_noticed(self, route: str, kind: str, key_digest: str) -> None:
+        """A key looks guessable or personal; `kind` is a word of `gateway.core.notice`."""
+        ...
+
+    def duplicate_seen(self, route: str, key_digest: str) -> None:
+        """A caller sent an equal request under another key not long ago."""
         ...
 
     def swept(self, swept: Sequence[Swept]) -> None: ...

@@ -25,6 +25,7 @@ class ProblemWriter:
         retry_after: int | None = None,
         detail: str | None = None,
         members: Mapping[str, object] | None = None,
+        challenges: tuple[bytes, ...] = (),
     ) -> tuple[int, Headers, bytes]:
         """Status, header fields and body. `status` in the body always equals the real one (RFC 9457 section 3.1.2)."""
         kind = problem.value
@@ -43,5 +44,5 @@ class ProblemWriter:
         if self._base.startswith(("http://", "https://")):
             headers += ((b"Link", f'<{self._base}{kind.slug}>; rel="describedby"'.encode()),)
         if problem is Problem.PRINCIPAL_MISSING:
-            headers += ((b"WWW-Authenticate", b'Bearer realm="api"'),)
+            headers += tuple([(b"WWW-Authenticate", challenge) for challenge in challenges or (b'Bearer realm="api"',)])
         return final, headers, orjson.dumps(document)

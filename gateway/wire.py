@@ -9,6 +9,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Protocol
 
 from aiohttp import web
@@ -23,6 +24,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SEND_TIMEOUT = 60.0
 """How long a client may take nothing of its answer."""
 
+_KNOWN = frozenset(status.value for status in HTTPStatus)
 _REASONS = {
     200: b"OK",
     400: b"Bad Request",
@@ -35,6 +37,7 @@ _REASONS = {
     413: b"Content Too Large",
     417: b"Expectation Failed",
     422: b"Unprocessable Content",
+    425: b"Too Early",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     501: b"Not Implemented",
@@ -46,8 +49,10 @@ _REASONS = {
 
 
 def reason_of(status: int) -> bytes:
-    """The reason phrase for a status of our own (RFC 9110 section 15)."""
-    return _REASONS[status]
+    """The reason phrase for a status of our own, or of a dialect's (RFC 9110 section 15); empty for one that nobody knows."""
+    if status in _REASONS:
+        return _REASONS[status]
+    return HTTPStatus(status).phrase.encode() if status in _KNOWN else b""
 
 
 def has_body(method: str, status: int) -> bool:

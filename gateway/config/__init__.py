@@ -19,7 +19,7 @@ from gateway.config.model import (
 )
 from gateway.config.redact import redact
 from gateway.config.schema import json_schema
-from gateway.config.table import route_table, settings_table
+from gateway.config.table import dialect_table, route_table, settings_table
 
 __all__ = [
     "Admin",
@@ -38,6 +38,7 @@ __all__ = [
     "TlsServer",
     "UnixListener",
     "UpstreamConfig",
+    "dialect_table",
     "json_schema",
     "load",
     "redact",

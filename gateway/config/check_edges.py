@@ -1,17 +1,19 @@
 """Mistakes between values of one listener, of the clients' limits or of memory, and with what is on disk."""
 
-import os
 import ssl
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gateway.config.certificates import FileError, load_authorities, load_pair
 from gateway.config.edge_fields import MemoryFields, TlsServerFields
-from gateway.config.fields import AdminFields, ConfigFields, IdempotencyFields, LimitFields
+from gateway.config.fields import AdminFields, ConfigFields
 from gateway.config.kinds import Reader
 from gateway.config.mistakes import Place
+from gateway.config.model import Listener, UnixListener
+from gateway.config.policy_fields import IdempotencyFields, LimitFields
 from gateway.config.resolve import ResolvedRoute
-from gateway.config.shapes import Section
+from gateway.config.shapes import Field, Section
 from gateway.config.units import format_size
 
 ROOM = 4
@@ -20,6 +22,8 @@ ROOM = 4
 
 def check_edges(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
     admin = root.sub(ConfigFields.ADMIN)
+    _check_socket(reader, root, ConfigFields.LISTEN)
+    _check_socket(reader, admin, AdminFields.LISTEN)
     if root.given(ConfigFields.TLS):
         _check_tls(reader, root.sub(ConfigFields.TLS))
     if admin.given(AdminFields.TLS):
@@ -50,6 +54,17 @@ def try_files(reader: Reader, load: Callable[[], None], places: dict[str, Place]
         reader.report(places[error.path], str(error))
 
 
+def _check_socket(reader: Reader, section: Section, field: Field[Listener]) -> None:
+    listen = section.get(field)
+    if section.sound(field) and isinstance(listen, UnixListener):
+        folder = Path(listen.path).parent
+        if not folder.is_dir():
+            what = "is not a folder" if folder.exists() else "does not exist"
+            reader.report(section.place_of(field), f"{folder} {what}; make it (mkdir -p) for the user of the gateway, or name another")
+        elif Path(listen.path).is_dir():
+            reader.report(section.place_of(field), f"{listen.path} is a folder; name a socket in it, as in unix:{listen.path}/gateway.sock")
+
+
 def _check_folder(reader: Reader, memory: Section) -> None:
     folder = memory.get(MemoryFields.SPILL_DIRECTORY)
     if folder is None:
@@ -58,8 +73,12 @@ def _check_folder(reader: Reader, memory: Section) -> None:
     if not Path(folder).is_dir():
         what = "is not a folder" if Path(folder).exists() else "does not exist"
         reader.report(place, f"{folder} {what}; make it (mkdir -p), or leave this out for the system's temporary directory")
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        reader.report(place, f"{folder} cannot be written to by this user; give it the folder (chown), or name another")
+        return
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        words = f"no file can be made in {folder} by this user ({error.strerror})"
+        reader.report(place, f"{words}; give it the folder (chown), or name another")
 
 
 def largest_body(routes: Sequence[ResolvedRoute], *fields: str) -> tuple[int, str, Place] | None:
@@ -76,6 +95,14 @@ def largest_body(routes: Sequence[ResolvedRoute], *fields: str) -> tuple[int, st
     return max(found, key=lambda one: one[0], default=None)
 
 
+def total_and(memory: Section, limit: Place) -> tuple[Place, str]:
+    """Where to say that memory.total is too small for a limit: at what the file gives, and its name where the place does not say it."""
+    total = format_size(memory.get(MemoryFields.TOTAL))
+    if memory.given(MemoryFields.TOTAL):
+        return memory.place_of(MemoryFields.TOTAL), total
+    return limit, f"memory.total, {total},"
+
+
 def _check_memory(reader: Reader, memory: Section, routes: Sequence[ResolvedRoute]) -> None:
     """An answer is whole in memory when it is committed and when it is replayed; a request body need not be."""
     largest = largest_body(routes, "response_body")
@@ -84,6 +111,6 @@ def _check_memory(reader: Reader, memory: Section, routes: Sequence[ResolvedRout
     size, words, place = largest
     total = memory.get(MemoryFields.TOTAL)
     if size > total:
-        where = memory.place_of(MemoryFields.TOTAL) if memory.given(MemoryFields.TOTAL) else place
         remedy = f"make memory.total at least {format_size(ROOM * size)}, or the limit smaller"
-        reader.report(where, f"memory.total, {format_size(total)}, is less than {words}: such an answer could never be kept; {remedy}")
+        where, subject = total_and(memory, place)
+        reader.report(where, f"{subject} is less than {words}: such an answer could never be kept; {remedy}")

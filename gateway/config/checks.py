@@ -3,16 +3,19 @@
 from collections.abc import Mapping, Sequence
 
 from gateway.config.check_edges import check_edges
+from gateway.config.check_policy import check_policy, identity
 from gateway.config.check_upstreams import check_upstreams
-from gateway.config.fields import AdminFields, ConfigFields, DrainFields, IdempotencyFields, KeyFields, RouteFields
+from gateway.config.fields import AdminFields, ConfigFields, DrainFields, RouteFields
 from gateway.config.kinds import Reader, did_you_mean
 from gateway.config.model import UpstreamConfig
+from gateway.config.policy_fields import IdempotencyFields
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.shadow import shadowing
 from gateway.config.shapes import Section
 from gateway.config.units import format_duration
 from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
-from gateway.core.policy import ForwardKey, Policy
+
+_IDENTITY = (IdempotencyFields.PRINCIPAL, IdempotencyFields.PRINCIPAL_COMBINE, IdempotencyFields.KEY, IdempotencyFields.SCOPE)
 
 
 def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
@@ -27,7 +30,7 @@ def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig]
     _check_drain(reader, root, upstreams, routes)
     for one in routes:
         if one.idempotency is not None and one.route.policy is not None:
-            _check_policy(reader, root, one.idempotency, one.route.policy)
+            check_policy(reader, root, one.idempotency, one.route.policy)
 
 
 def _check_admin(reader: Reader, root: Section) -> None:
@@ -74,17 +77,13 @@ def _check_scopes(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
     seen: dict[str, ResolvedRoute] = {}
     for one in routes:
         section, policy = one.idempotency, one.route.policy
-        if (
-            section is None
-            or policy is None
-            or not section.sound(IdempotencyFields.PRINCIPAL, IdempotencyFields.KEY, IdempotencyFields.SCOPE)
-        ):
+        if section is None or policy is None or not section.sound(*_IDENTITY) or not one.section.sound(RouteFields.ID):
             continue
-        if not one.section.sound(RouteFields.ID) or not _key_sound(section):
+        if section.sub(IdempotencyFields.KEY).broken:
             continue
         first = seen.setdefault(policy.scope, one)
         assert first.route.policy is not None
-        if _identity(first.route.policy) != _identity(policy):
+        if identity(first.route.policy) != identity(policy):
             place = (
                 section.place_of(IdempotencyFields.SCOPE)
                 if section.given(IdempotencyFields.SCOPE)
@@ -95,17 +94,6 @@ def _check_scopes(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
                 f"the scope `{policy.scope}` has another principal or other key settings in route `{first.route.id}` "
                 f"(line {first.section.place.line}); a scope means one thing",
             )
-
-
-def _key_sound(section: Section) -> bool:
-    fields = (KeyFields.HEADER, KeyFields.REQUIRED, KeyFields.MODE, KeyFields.MIN_LENGTH, KeyFields.MAX_LENGTH)
-    return section.sub(IdempotencyFields.KEY).sound(*fields)
-
-
-def _identity(policy: Policy) -> tuple[object, ...]:
-    key = policy.key
-    principal = tuple(name.lower() for name in policy.principal)
-    return principal, key.header.lower(), key.required, key.mode, key.min_length, key.max_length
 
 
 def _check_drain(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
@@ -131,24 +119,3 @@ def _check_drain(reader: Reader, root: Section, upstreams: Mapping[str, Upstream
 
 def _total_sound(root: Section, name: str) -> bool:
     return root.get(ConfigFields.UPSTREAMS)[name].sub(UpstreamFields.TIMEOUTS).sound(TimeoutFields.TOTAL)
-
-
-def _check_policy(reader: Reader, root: Section, section: Section, policy: Policy) -> None:
-    names = IdempotencyFields
-    principal = section.place_of(names.PRINCIPAL)
-    if not section.given(names.PRINCIPAL):
-        reader.report(principal, "a guarded route names who asks: write [{header: Authorization}], or none for one scope for all callers")
-    secret_missing = root.sound(ConfigFields.DIGEST_SECRET) and root.get(ConfigFields.DIGEST_SECRET) is None
-    if secret_missing and policy.principal:
-        reader.report(principal, "a header principal needs `digest_secret`: credentials are kept as keyed digests only")
-    if secret_missing and policy.forward_key is ForwardKey.DERIVED:
-        reader.report(section.place_of(names.FORWARD_KEY), "derived keys need `digest_secret`")
-    key = section.sub(names.KEY)
-    if key.sound(KeyFields.MIN_LENGTH, KeyFields.MAX_LENGTH) and policy.key.min_length > policy.key.max_length:
-        wrong = KeyFields.MIN_LENGTH if key.given(KeyFields.MIN_LENGTH) else KeyFields.MAX_LENGTH
-        reader.report(key.place_of(wrong), f"min_length {policy.key.min_length} is greater than max_length {policy.key.max_length}")
-    both = sorted(policy.release_on & policy.doubt_on)
-    if both and section.sound(names.RELEASE_ON, names.DOUBT_ON):
-        wrong_list = names.DOUBT_ON if section.given(names.DOUBT_ON) else names.RELEASE_ON
-        statuses = ", ".join(map(str, both))
-        reader.report(section.place_of(wrong_list), f"{statuses} in both release_on and doubt_on; an outcome settles one way")

@@ -2,7 +2,7 @@
 
 from gateway.config.kinds import Duration, Size, Version, Whole
 from gateway.config.paths import LocalPath
-from gateway.config.shapes import Field
+from gateway.config.shapes import Field, Struct
 
 FILE = LocalPath("a file path")
 MIN_VERSION = Field("min_version", Version({"1.2": "1.2", "1.3": "1.3"}), "The oldest TLS version that is spoken.", "1.2")
@@ -15,6 +15,9 @@ class TlsServerFields:
     KEY_FILE = Field("key_file", FILE, "PEM: the certificate's key, without a passphrase. Default: `cert_file` holds it too.")
     CLIENT_CA_FILE = Field("client_ca_file", FILE, "PEM: with it every client needs a certificate from one of these authorities.")
     MIN_VERSION = MIN_VERSION
+
+
+TLS_SERVER = Struct.of(TlsServerFields, meant={"ca_file": "client_ca_file"})
 
 
 class ClientFields:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gateway.config.check_edges import ROOM, largest_body
-from gateway.config.edge_fields import ClientFields, MemoryFields
-from gateway.config.fields import ConfigFields, IdempotencyFields, RouteFields
+from gateway.config.check_edges import ROOM, largest_body, total_and
+from gateway.config.edge_fields import ClientFields, MemoryFields, TlsServerFields
+from gateway.config.expiry import expiry_of
+from gateway.config.fields import AdminFields, ConfigFields, RouteFields
 from gateway.config.kinds import did_you_mean
 from gateway.config.mistakes import Place
+from gateway.config.policy_fields import IdempotencyFields
 from gateway.config.resolve import ResolvedRoute
-from gateway.config.shapes import Section
+from gateway.config.shapes import Field, Section
 from gateway.config.units import format_duration, format_size
 from gateway.config.upstream_fields import HealthFields, TimeoutFields, TlsClientFields, UpstreamFields
 
@@ -21,6 +23,8 @@ def warn_of_edges(routes: Sequence[ResolvedRoute], root: Section) -> Iterator[tu
     yield from _warn_of_forwarding(root)
     yield from _warn_of_clients(root.sub(ConfigFields.CLIENT))
     yield from _warn_of_memory(root.sub(ConfigFields.MEMORY), routes)
+    for tls in (root.sub(ConfigFields.TLS), root.sub(ConfigFields.ADMIN).sub(AdminFields.TLS)):
+        yield from _warn_of_expiry(tls, TlsServerFields.CERT_FILE, TlsServerFields.CLIENT_CA_FILE)
     for section in upstreams.values():
         yield from _warn_of_upstream(section)
     for one in routes:
@@ -29,7 +33,18 @@ def warn_of_edges(routes: Sequence[ResolvedRoute], root: Section) -> Iterator[tu
             yield from _warn_of_stream(one.idempotency, one.section.get(RouteFields.UPSTREAM), upstream.sub(UpstreamFields.TIMEOUTS))
 
 
+def _warn_of_expiry(tls: Section, *fields: Field[str | None]) -> Iterator[tuple[Place, str]]:
+    for field in fields:
+        path = tls.get(field)
+        if path is not None and (found := expiry_of(path)):
+            yield tls.place_of(field), found
+
+
 def _warn_of_forwarding(root: Section) -> Iterator[tuple[Place, str]]:
+    for network in root.get(ConfigFields.TRUSTED_PROXIES):
+        if network.prefixlen == 0:
+            words = "is everybody: each client is believed about who it is, whatever it writes"
+            yield root.place_of(ConfigFields.TRUSTED_PROXIES), f"{network} {words}; name the networks of the proxies in front"
     if root.get(ConfigFields.FORWARDED).value == "none" and root.get(ConfigFields.TRUSTED_PROXIES):
         yield (
             root.place_of(ConfigFields.FORWARDED),
@@ -50,9 +65,10 @@ def _warn_of_memory(memory: Section, routes: Sequence[ResolvedRoute]) -> Iterato
     if largest is None or total >= ROOM * largest[0]:
         return
     size, words, place = largest
+    where, subject = total_and(memory, place)
     yield (
-        memory.place_of(MemoryFields.TOTAL) if memory.given(MemoryFields.TOTAL) else place,
-        f"memory.total, {format_size(total)}, is less than {ROOM} times {words}: a few such bodies fill it, then work gets 503; "
+        where,
+        f"{subject} is less than {ROOM} times {words}: a few such bodies fill it, then work gets 503; "
         f"{format_size(ROOM * size)} or more would do",
     )
 
@@ -69,6 +85,7 @@ def _warn_of_upstream(section: Section) -> Iterator[tuple[Place, str]]:
     if health.get(HealthFields.FAILURES) == 0 and health.given(HealthFields.COOLDOWN):
         yield health.place_of(HealthFields.COOLDOWN), "has no effect with `failures: 0`"
     yield from _warn_of_tls(section.sub(UpstreamFields.TLS))
+    yield from _warn_of_expiry(section.sub(UpstreamFields.TLS), TlsClientFields.CERT_FILE, TlsClientFields.CA_FILE)
 
 
 def _warn_of_tls(tls: Section) -> Iterator[tuple[Place, str]]:

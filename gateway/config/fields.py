@@ -1,144 +1,19 @@
 """The one table of everything that a configuration file may say. The loader, the JSON Schema and the tests of the examples read it.
 
-The fields of a listener, of its clients and of upstreams are in `edge_fields` and `upstream_fields`; this is where they come together.
-Defaults of a route's policy are those of `gateway.core.policy`; all others are here.
+The fields of a listener, of its clients, of upstreams and of a route's policy are in `edge_fields`, `upstream_fields` and `policy_fields`;
+this is where they come together.
 """
 
 from gateway.config import texts
-from gateway.config.edge_fields import ClientFields, MemoryFields, TlsServerFields
+from gateway.config.edge_fields import TLS_SERVER, ClientFields, MemoryFields
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.model import Listener, Network, TcpListener
-from gateway.config.principal import PrincipalKind
+from gateway.config.policy_fields import IDEMPOTENCY
 from gateway.config.shapes import Field, ListOf, MapOf, Section, Struct
 from gateway.config.upstream_fields import UpstreamFields
 from gateway.core.headers import Forwarding
-from gateway.core.policy import (
-    BodyMode,
-    FingerprintPolicy,
-    ForwardKey,
-    InFlight,
-    KeyMode,
-    KeyPolicy,
-    Limits,
-    OnExpired,
-    OnStoreOutage,
-    Policy,
-)
-
-_POLICY = Policy(scope="", principal=())
-_KEY = KeyPolicy()
-_FINGERPRINT = FingerprintPolicy()
-_LIMITS = Limits()
 
 _NAME = Text("a name", texts.name, texts.NAME_PATTERN)
-_HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
-_STATUSES = ListOf(Whole(100, 599))
-
-
-class KeyFields:
-    """`routes[].idempotency.key`."""
-
-    HEADER = Field("header", _HEADER, "The header field that holds the key.", _KEY.header)
-    REQUIRED = Field("required", Flag(), "Whether a request without a key is refused (400) or passed through unguarded.", _KEY.required)
-    MODE = Field(
-        "mode",
-        Choice({mode.value: mode for mode in KeyMode}),
-        "lenient: a quoted string or a bare token; strict: a quoted string; raw: visible ASCII.",
-        _KEY.mode,
-    )
-    MIN_LENGTH = Field("min_length", Whole(1, 255), "The least number of characters of a key.", _KEY.min_length)
-    MAX_LENGTH = Field("max_length", Whole(1, 255), "The greatest number of characters of a key.", _KEY.max_length)
-
-
-class FingerprintFields:
-    """`routes[].idempotency.fingerprint`."""
-
-    BODY = Field(
-        "body",
-        Choice({mode.value: mode for mode in BodyMode}, growing=True),
-        "Which part of the body counts; auto: JSON by its meaning, everything else by its bytes.",
-        _FINGERPRINT.body,
-    )
-    HEADERS = Field(
-        "headers",
-        ListOf(Text("a header name", lambda text: texts.header_name(text).lower(), texts.HEADER_PATTERN)),
-        "Header fields that are part of what a request means.",
-        _FINGERPRINT.headers,
-    )
-    IGNORE = Field(
-        "ignore",
-        ListOf(Text("a JSON pointer", texts.pointer, texts.POINTER_PATTERN)),
-        "JSON pointers (RFC 6901) to what may change between attempts.",
-        _FINGERPRINT.ignore,
-    )
-
-
-class LimitFields:
-    """`routes[].idempotency.limits`."""
-
-    REQUEST_BODY = Field("request_body", Size("1GiB"), "The largest request body that is taken.", _LIMITS.request_body)
-    RESPONSE_BODY = Field("response_body", Size("1GiB"), "The largest response body that is kept.", _LIMITS.response_body)
-
-
-_LATER_KEYS = dict.fromkeys(("json_pointer", "pointer", "body", "query", "cookie"), "a key is read from a header")
-
-
-class IdempotencyFields:
-    """`routes[].idempotency`, and `defaults`."""
-
-    SCOPE = Field("scope", _NAME, "The name under which keys live; routes that share it share keys. Default: the route's id.")
-    MODE = Field(
-        "mode", Choice({"enforce": "enforce"}, later=frozenset({"observe"})), "What the gateway does with its decisions.", "enforce"
-    )
-    DIALECT = Field("dialect", Choice({"ietf": "ietf"}, growing=True), "The wire form of the gateway's own answers.", "ietf")
-    KEY: Field[Section] = Field("key", Struct.of(KeyFields, _LATER_KEYS), "Where the key is, and which keys are good.")
-    PRINCIPAL = Field("principal", PrincipalKind(_HEADER), "Who asks: a list of sources such as {header: Authorization}, or none.")
-    FINGERPRINT: Field[Section] = Field("fingerprint", Struct.of(FingerprintFields), "What a request means: what must be equal in a retry.")
-    IN_FLIGHT = Field(
-        "in_flight",
-        Choice({choice.value: choice for choice in InFlight}, later=frozenset({"accepted"})),
-        "What a duplicate of a running request gets: 409 at once, or after waiting for the answer.",
-        _POLICY.in_flight,
-    )
-    WAIT = Field("wait", Duration("0s", "5m"), "How long a duplicate waits under `in_flight: wait`.", _POLICY.wait)
-    LEASE = Field("lease", Duration("100ms", "1h"), "How long a crashed process keeps a key; running ones renew it.", _POLICY.lease)
-    RETENTION = Field("retention", Duration("1s", "3650d"), "How long an answer is replayed, counted from completion.", _POLICY.retention)
-    ON_EXPIRED = Field(
-        "on_expired",
-        Choice({"execute": OnExpired.EXECUTE}, later=frozenset({"gone"})),
-        "What a request under an expired key gets.",
-        _POLICY.on_expired,
-    )
-    RELEASE_ON = Field(
-        "release_on",
-        _STATUSES,
-        "Statuses that prove that the upstream did not execute: the key stays free for a retry.",
-        tuple(sorted(_POLICY.release_on)),
-    )
-    DOUBT_ON = Field(
-        "doubt_on", _STATUSES, "Statuses after which it is unknown whether the upstream executed.", tuple(sorted(_POLICY.doubt_on))
-    )
-    ON_UNKNOWN = Field(
-        "on_unknown",
-        Choice({"reconcile": "reconcile"}, later=frozenset({"reexecute"})),
-        "What becomes of an attempt whose outcome is unknown.",
-        "reconcile",
-    )
-    ON_STORE_OUTAGE = Field(
-        "on_store_outage",
-        Choice({choice.value: choice for choice in OnStoreOutage}),
-        "What a request gets while Postgres is away: 503, or an unguarded run (gives the promise up).",
-        _POLICY.on_store_outage,
-    )
-    LIMITS: Field[Section] = Field("limits", Struct.of(LimitFields), "Body sizes.")
-    SETTLE_TIMEOUT = Field("settle_timeout", Duration("10ms", "1m"), "How long an answer is held for its commit.", _POLICY.settle_timeout)
-    STREAM = Field("stream", Flag(), "Relay answers as they come, all but the last chunk, instead of holding them.", _POLICY.stream)
-    FORWARD_KEY = Field(
-        "forward_key",
-        Choice({choice.value: choice for choice in ForwardKey}),
-        "Which key the upstream sees; derived: a keyed digest of scope and key.",
-        _POLICY.forward_key,
-    )
 
 
 class RouteFields:
@@ -159,9 +34,7 @@ class RouteFields:
         required=True,
     )
     UPSTREAM = Field("upstream", _NAME, "A name among `upstreams`.", required=True)
-    IDEMPOTENCY: Field[Section] = Field(
-        "idempotency", Struct.of(IdempotencyFields), "How the route is guarded. Without it requests pass straight through."
-    )
+    IDEMPOTENCY: Field[Section] = Field("idempotency", IDEMPOTENCY, "How the route is guarded. Without it requests pass straight through.")
 
 
 _ADDRESS: Text[Listener] = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", texts.listener)
@@ -172,7 +45,7 @@ class AdminFields:
 
     LISTEN = Field("listen", _ADDRESS, "Where health, metrics and the admin API are served.", TcpListener("127.0.0.1", 9464))
     TOKEN = Field("token", Text("text", texts.admin_token, secret=True), "Bearer token; required off loopback.", twin=True)
-    TLS: Field[Section] = Field("tls", Struct.of(TlsServerFields), "Serve HTTPS. Without it: plain HTTP.")
+    TLS: Field[Section] = Field("tls", TLS_SERVER, "Serve HTTPS. Without it: plain HTTP.")
 
 
 class PostgresFields:
@@ -217,7 +90,7 @@ class ConfigFields:
         "idempotency-gateway",
     )
     LISTEN = Field("listen", _ADDRESS, "Where requests are taken.", TcpListener("0.0.0.0", 8080))  # noqa: S104 - a proxy serves every interface
-    TLS: Field[Section] = Field("tls", Struct.of(TlsServerFields), "Serve HTTPS. Without it: plain HTTP.")
+    TLS: Field[Section] = Field("tls", TLS_SERVER, "Serve HTTPS. Without it: plain HTTP.")
     ADMIN: Field[Section] = Field("admin", Struct.of(AdminFields), "The second listener: health, metrics, admin API.")
     WORKERS = Field("workers", Whole(1, 256), "Processes.", 1)
     TRUSTED_PROXIES: Field[tuple[Network, ...]] = Field(
@@ -249,9 +122,7 @@ class ConfigFields:
     ACCESS_LOG = Field("access_log", Flag(), "One JSON line for each request.", default=True)
     DRAIN: Field[Section] = Field("drain", Struct.of(DrainFields), "How a process stops.")
     UPSTREAMS = Field("upstreams", MapOf(_NAME, Struct.of(UpstreamFields)), "The APIs behind the gateway, by name.", required=True)
-    DEFAULTS: Field[Section] = Field(
-        "defaults", Struct.of(IdempotencyFields), "Fields of `idempotency` for routes that do not say otherwise."
-    )
+    DEFAULTS: Field[Section] = Field("defaults", IDEMPOTENCY, "Fields of `idempotency` for routes that do not say otherwise.")
     ROUTES = Field(
         "routes",
         ListOf(Struct.of(RouteFields), at_least=1, unique=False, keep=True),

@@ -218,11 +218,10 @@ class Flag(ScalarKind[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Choice(ScalarKind[T]):
-    """One word of a closed set. `later` are words that a later version will take; with `growing`, every other word may be one."""
+    """One word of a closed set. `later` are words that a later version will take."""
 
     words: Mapping[str, T]
     later: frozenset[str] = frozenset()
-    growing: bool = False
 
     def wants(self) -> str:
         return ("one of " if len(self.words) > 1 else "") + ", ".join(self.words)
@@ -230,7 +229,7 @@ class Choice(ScalarKind[T]):
     def parse(self, text: str) -> T:
         if text in self.words:
             return self.words[text]
-        if text in self.later or (self.growing and text):
+        if text in self.later:
             raise ValueError(f'"{shorten(text)}" is not supported yet; expected {self.wants()}')
         raise ValueError(f'expected {self.wants()}, found "{shorten(text)}"{did_you_mean(text, self.words)}')
 
@@ -243,9 +242,14 @@ class Choice(ScalarKind[T]):
 
 @dataclass(frozen=True, slots=True)
 class Version(Choice[str]):
-    """A word that looks like a number, quoted or not."""
+    """A version of TLS: a word that looks like a number, quoted or not."""
 
     accepts: ClassVar[frozenset[Tag]] = frozenset({Tag.TEXT, Tag.NUMBER})
+
+    def parse(self, text: str) -> str:
+        if text not in self.words:
+            raise ValueError(f'"{shorten(text)}" is not spoken here; {" and ".join(self.words)} are')
+        return text
 
     def schema(self) -> Schema:
         return {"anyOf": [{"enum": [*self.words, *map(float, self.words)]}, INTERPOLATED]}

@@ -2,29 +2,34 @@
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.<-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A spot in the file: 1-based line and column (in characters), and the path of the value in the file's tree."""
+    """A spot in a file: 1-based line and column (in characters), and the path of the value in the file's tree.
+
+    `file` is empty in the configuration file itself, and else names the file beside it that is meant.
+    """
 
     line: int
     column: int
     path: str = ""
+    file: str = ""
 
     def child(self, name: str) -> "Place":
         """The place of a key of this mapping, as far as it is known before the key is looked up."""
         shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name[:64])
-        return Place(self.line, self.column, f"{self.path}.{shown}" if self.path else shown)
+        return replace(self, path=f"{self.path}.{shown}" if self.path else shown)
 
     def item(self, index: int) -> "Place":
-        return Place(self.line, self.column, f"{self.path}[{index}]")
+        return replace(self, path=f"{self.path}[{index}]")
 
     def at(self, line: int, column: int) -> "Place":
-        return Place(line, column, self.path)
+        return replace(self, line=line, column=column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,17 @@ class Mistake:
 
 
 class ConfigErrors(Exception):
-    """Every mistake of one file, in file order. `str()` is one line each; no line holds a secret of the file or the environment."""
+    """Every mistake of a configuration file and of those that it names, in file order.
+
+    `str()` is one line each; no line holds a secret of a file or of the environment.
+    """
 
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
         super().__init__("\n".join(map(str, mistakes)))
         self.mistakes = mistakes
+
+
+def in_order(file: str, found: Iterable[tuple[Place, str]]) -> tuple[Mistake, ...]:
+    """Findings as mistakes, each once, those of the configuration `file` first."""
+    ordered = sorted(dict.fromkeys(found), key=lambda one: (one[0].file, one[0].line, one[0].column))
+    return tuple(Mistake(place.file or file, place, message) for place, message in ordered)

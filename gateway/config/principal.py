@@ -1,31 +1,22 @@
-"""The principal of a route: `none`, spelled out, or a list of sources that must all be there."""
+"""The principal of a route: `none`, spelled out, or a list of sources."""
 
 from dataclasses import dataclass
 
-from gateway.config.kinds import Found, Kind, Reader, Schema, Text, describe, report_unusable
+from gateway.config.kinds import Found, Kind, Reader, Schema, describe, report_unusable
 from gateway.config.mistakes import Place
-from gateway.config.shapes import Field, ListOf, Struct
+from gateway.config.principal_fields import SOURCE, SourceFields
+from gateway.config.shapes import ListOf, Section
 from gateway.config.source import ListNode, MapNode, Node, Refused, Scalar, Tag
 
-_LATER = dict.fromkeys(("jwt", "forward_auth", "basic", "client_certificate"), "a principal is read from headers: {header: Authorization}")
+_SOURCES = ListOf(SOURCE, at_least=1, unique=False)
 _EXPECTED = "expected a list of sources such as [{header: Authorization}], or none"
 
 
 @dataclass(frozen=True, slots=True)
-class PrincipalKind(Kind[tuple[str, ...]]):
-    """Header names, in order, in the file's spelling; empty for `none`."""
+class PrincipalKind(Kind[tuple[Section, ...]]):
+    """Sources in order, each a section with one field of `SourceFields`; empty for `none`."""
 
-    header: Text[str]
-
-    @property
-    def _source(self) -> Struct:
-        return Struct((self._field,), _LATER)
-
-    @property
-    def _field(self) -> Field[str]:
-        return Field("header", self.header, "A request header; its value is kept as a keyed digest only.", required=True)
-
-    def read(self, reader: Reader, node: Node, place: Place) -> Found[tuple[str, ...]] | None:
+    def read(self, reader: Reader, node: Node, place: Place) -> Found[tuple[Section, ...]] | None:
         match node:
             case Scalar(tag=Tag.TEXT, text="none"):
                 return Found((), place)
@@ -39,21 +30,17 @@ class PrincipalKind(Kind[tuple[str, ...]]):
                 return self._read_sources(reader, node, place)
         return None
 
-    def _read_sources(self, reader: Reader, node: ListNode, place: Place) -> Found[tuple[str, ...]] | None:
+    def _read_sources(self, reader: Reader, node: ListNode, place: Place) -> Found[tuple[Section, ...]] | None:
+        """One mistake spoils the whole list: who asks is nothing to be judged in part."""
         mistakes = len(reader.mistakes)
-        sources = ListOf(self._source, unique=False).read(reader, node, place)
-        if sources is None or len(reader.mistakes) > mistakes:
-            return None
-        names: list[str] = []
-        for section in sources.value:
-            name = section.get(self._field)
-            if name.lower() in (earlier.lower() for earlier in names):
-                reader.report(section.place_of(self._field), f"`{name}` is listed twice")
-            names.append(name)
-        return Found(tuple(names), place) if len(reader.mistakes) == mistakes else None
+        found = _SOURCES.read(reader, node, place)
+        for section in () if found is None else found.value:
+            if section.get(SourceFields.BASIC) is False:
+                reader.report(section.place_of(SourceFields.BASIC), "write true, or remove this source")
+        return found if len(reader.mistakes) == mistakes else None
 
     def schema(self) -> Schema:
-        return {"anyOf": [{"const": "none"}, {"type": "array", "minItems": 1, "items": self._source.schema()}]}
+        return {"anyOf": [{"const": "none"}, _SOURCES.schema()]}
 
-    def write(self, value: tuple[str, ...]) -> object:
-        return [{"header": name} for name in value] or "none"
+    def write(self, value: tuple[Section, ...]) -> object:
+        raise NotImplementedError("a principal has no default")

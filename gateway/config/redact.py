@@ -8,8 +8,11 @@ from typing import Any
 
 from gateway.config.mistakes import Mistake
 from gateway.config.model import Config, Network, TcpListener, UnixListener
+from gateway.core.policy import JwksUrl, JwtSecret
 
 HIDDEN = "***"
+_SECRETS = frozenset({(JwtSecret, "secret"), (JwksUrl, "url")})
+"""Fields of the core, which marks none itself."""
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?:(?P<user>[^@/?#]*)@)?(?P<host>[^@/?#]*)(?P<path>[^@?#]*)(?:[?#][^@]*)?")
 
 
@@ -23,7 +26,7 @@ def redact(config: Config) -> dict[str, object]:
 
 def _field(owner: object, field: "dataclasses.Field[Any]") -> object:
     value = getattr(owner, field.name)
-    if value is not None and field.metadata.get("secret"):
+    if value is not None and (field.metadata.get("secret") or (type(owner), field.name) in _SECRETS):
         return _hide(value)
     return _plain(value)
 

@@ -1,33 +1,32 @@
 """From the sections of a file to the values of the model. Nothing here judges: `checks` and `warnings` do."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gateway.config.dialect_files import DialectFile
 from gateway.config.fields import (
     AdminFields,
     ConfigFields,
     DrainFields,
-    FingerprintFields,
-    IdempotencyFields,
-    KeyFields,
-    LimitFields,
     PostgresFields,
     RedisFields,
     RouteFields,
 )
 from gateway.config.mistakes import Mistake
 from gateway.config.model import Admin, Config, DrainSettings, PostgresSettings, RedisSettings, UpstreamConfig
+from gateway.config.policy_fields import IdempotencyFields
 from gateway.config.resolve_edges import resolve_client, resolve_memory, resolve_tls
+from gateway.config.resolve_policy import resolve_policy
 from gateway.config.shapes import Section
 from gateway.config.upstream_fields import UpstreamFields
-from gateway.core.policy import FingerprintPolicy, KeyPolicy, Limits, Policy, Route
+from gateway.core.policy import Dialect, Route
 
 GUARDED_METHODS = ("POST", "PATCH")
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRoute:
-    """A route, where it was written, and its policy section with `defaults` filled in (None: unguarded).
+    """A route, where it was written, and its policy section with `defaults` and the dialect filled in (None: unguarded).
 
     Fields whose mistakes were reported hold their defaults in `route`; ask the sections whether a field is sound.
     """
@@ -37,14 +36,22 @@ class ResolvedRoute:
     idempotency: Section | None
 
 
-def resolve_routes(root: Section, upstreams: Mapping[str, UpstreamConfig]) -> tuple[ResolvedRoute, ...]:
+def resolve_routes(
+    root: Section, upstreams: Mapping[str, UpstreamConfig], dialects: Mapping[str, DialectFile]
+) -> tuple[ResolvedRoute, ...]:
+    """`dialects` holds the files that are named and could be read, by what names them."""
     defaults = root.sub(ConfigFields.DEFAULTS)
-    return tuple(_resolve_route(section, defaults, upstreams) for section in root.get(ConfigFields.ROUTES) or ())
+    return tuple(_resolve_route(section, defaults, upstreams, dialects) for section in root.get(ConfigFields.ROUTES) or ())
 
 
-def _resolve_route(section: Section, defaults: Section, upstreams: Mapping[str, UpstreamConfig]) -> ResolvedRoute:
+def _resolve_route(
+    section: Section, defaults: Section, upstreams: Mapping[str, UpstreamConfig], dialects: Mapping[str, DialectFile]
+) -> ResolvedRoute:
     guarded = section.given(RouteFields.IDEMPOTENCY)
     idempotency = section.sub(RouteFields.IDEMPOTENCY).over(defaults) if guarded else None
+    dialect = dialects.get(idempotency.get(IdempotencyFields.DIALECT)) if idempotency is not None else None
+    if idempotency is not None and dialect is not None:
+        idempotency = replace(idempotency, under=dialect.idempotency)
     upstream = upstreams.get(section.get(RouteFields.UPSTREAM))
     max_execution = UpstreamFields.MAX_EXECUTION.default if upstream is None else upstream.max_execution
     assert max_execution is not None
@@ -56,45 +63,12 @@ def _resolve_route(section: Section, defaults: Section, upstreams: Mapping[str, 
             path=section.get(RouteFields.PATH),
             upstream=section.get(RouteFields.UPSTREAM),
             methods=frozenset(methods or (GUARDED_METHODS if guarded else ())),
-            policy=None if idempotency is None else _policy(idempotency, route_id, max_execution),
+            policy=None
+            if idempotency is None
+            else resolve_policy(idempotency, dialect.dialect if dialect else Dialect(), route_id, max_execution),
         ),
         section,
         idempotency,
-    )
-
-
-def _policy(section: Section, route_id: str, max_execution: float) -> Policy:
-    names = IdempotencyFields
-    key, fingerprint, limits = section.sub(names.KEY), section.sub(names.FINGERPRINT), section.sub(names.LIMITS)
-    release_on, doubt_on = section.get(names.RELEASE_ON), section.get(names.DOUBT_ON)
-    return Policy(
-        scope=section.get(names.SCOPE) or route_id,
-        principal=section.get(names.PRINCIPAL) or (),
-        key=KeyPolicy(
-            header=key.get(KeyFields.HEADER),
-            required=key.get(KeyFields.REQUIRED),
-            mode=key.get(KeyFields.MODE),
-            min_length=key.get(KeyFields.MIN_LENGTH),
-            max_length=key.get(KeyFields.MAX_LENGTH),
-        ),
-        fingerprint=FingerprintPolicy(
-            body=fingerprint.get(FingerprintFields.BODY),
-            headers=fingerprint.get(FingerprintFields.HEADERS),
-            ignore=fingerprint.get(FingerprintFields.IGNORE),
-        ),
-        in_flight=section.get(names.IN_FLIGHT),
-        wait=section.get(names.WAIT),
-        lease=section.get(names.LEASE),
-        retention=section.get(names.RETENTION),
-        on_expired=section.get(names.ON_EXPIRED),
-        release_on=frozenset(release_on),
-        doubt_on=frozenset(doubt_on),
-        on_store_outage=section.get(names.ON_STORE_OUTAGE),
-        limits=Limits(limits.get(LimitFields.REQUEST_BODY), limits.get(LimitFields.RESPONSE_BODY)),
-        settle_timeout=section.get(names.SETTLE_TIMEOUT),
-        stream=section.get(names.STREAM),
-        forward_key=section.get(names.FORWARD_KEY),
-        max_execution=max_execution,
     )
 
 

@@ -1,17 +1,16 @@
 """Kinds that hold other kinds: lists, mappings with free names, and sections with a fixed table of fields."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
+from gateway.config.alternatives import NONE, Alternatives, hidden
 from gateway.config.kinds import Found, Kind, Reader, ScalarKind, Schema, Text, describe, did_you_mean, report_unusable
 from gateway.config.mistakes import Place
+from gateway.config.secret_files import read_secret
 from gateway.config.source import Entry, ListNode, MapNode, Node, Refused, Scalar, Tag
 
 T = TypeVar("T")
-MAX_SECRET_FILE = 64 * 1024
 _PATH_TEXT = Text("a file path", str)
 
 
@@ -35,13 +34,16 @@ class Field(Generic[T]):
 class Section:
     """The fields that the file gives in one place. `broken` names those whose mistakes were reported already.
 
-    `lost` is a section that is there and could not be read at all: then every field counts as broken.
+    `lost` is a section that is there and could not be read at all: then every field counts as broken. `under` holds values that stand in
+    for what the file does not give, before the defaults do: it has no say in where something stands, nor in whether it is given.
     """
 
     place: Place
     fields: Mapping[str, Found[Any]] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     lost: bool = False
+    alternatives: Alternatives = NONE
+    under: "Section | None" = None
 
     def given(self, wanted: Field[Any]) -> bool:
         """Whether the file says something here, right or wrong."""
@@ -54,7 +56,18 @@ class Section:
     def get(self, wanted: Field[T]) -> T:
         """The value, or the default where the file gives none or a broken one."""
         found = self.fields.get(wanted.name)
+        if found is None and self._shows_through(wanted):
+            assert self.under is not None
+            return self.under.get(wanted)
         return cast("T", wanted.default if found is None else found.value)
+
+    def has(self, wanted: Field[Any]) -> bool:
+        """Whether there is a value other than the default, or a broken one."""
+        return self.given(wanted) or (self._shows_through(wanted) and self.under is not None and self.under.has(wanted))
+
+    def _shows_through(self, wanted: Field[Any]) -> bool:
+        hides = wanted.name in self.broken or wanted.name in hidden(self.alternatives, self.fields, self.broken)
+        return self.under is not None and not self.lost and not hides
 
     def place_of(self, wanted: Field[Any]) -> Place:
         found = self.fields.get(wanted.name)
@@ -63,21 +76,24 @@ class Section:
     def sub(self, wanted: "Field[Section]") -> "Section":
         """A nested section; an empty one where the file gives none."""
         found = self.fields.get(wanted.name)
+        under = self.under.sub(wanted) if self.under is not None else None
         if found is not None:
-            return cast("Section", found.value)
-        return Section(self.place.child(wanted.name), lost=not self.sound(wanted))
+            return replace(cast("Section", found.value), under=under)
+        return Section(self.place.child(wanted.name), lost=not self.sound(wanted), under=under)
 
     def over(self, below: "Section") -> "Section":
         """The same section with `below` filling in what it leaves out, field by field, in nested sections too."""
-        fields = {name: found for name, found in below.fields.items() if name not in self.broken}
+        left_out = self.broken | hidden(self.alternatives, self.fields, self.broken)
+        fields = {name: found for name, found in below.fields.items() if name not in left_out}
         for name, found in self.fields.items():
             under = fields.get(name)
             if isinstance(found.value, Section) and under is not None:
                 fields[name] = Found(found.value.over(under.value), found.place)
             else:
                 fields[name] = found
-        broken = self.broken | (below.broken - self.fields.keys())
-        return Section(self.place, fields, broken, self.lost or below.lost)
+        broken = self.broken | (below.broken - self.fields.keys() - left_out)
+        alternatives = self.alternatives if self.alternatives.names else below.alternatives
+        return Section(self.place, fields, broken, self.lost or below.lost, alternatives, self.under)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +146,16 @@ class ListOf(Kind[tuple[T, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Struct(Kind[Section]):
-    """A section. `later` are keys of later versions, each with a sentence about now."""
+    """A section. `meant` maps keys that people write by mistake to the ones that they mean."""
 
     table: tuple[Field[Any], ...]
-    later: Mapping[str, str] = field(default_factory=dict)
+    alternatives: Alternatives = NONE
+    meant: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, namespace: type, later: Mapping[str, str] | None = None) -> "Struct":
+    def of(cls, namespace: type, alternatives: Alternatives = NONE, meant: Mapping[str, str] | None = None) -> "Struct":
         """The section whose fields are the `Field` attributes of a class, in order."""
-        return cls(tuple(value for value in vars(namespace).values() if isinstance(value, Field)), later or {})
+        return cls(tuple(value for value in vars(namespace).values() if isinstance(value, Field)), alternatives, meant or {})
 
     def read(self, reader: Reader, node: Node, place: Place) -> Found[Section] | None:
         entries = read_entries(reader, node, place)
@@ -146,19 +163,32 @@ class Struct(Kind[Section]):
             return None
         names = {name for one in self.table for name in ((one.name, one.twin_name) if one.twin else (one.name,))}
         known: dict[str, Entry] = {}
-        future = False
         for entry in entries:
-            here = place.child(entry.key).at(entry.line, entry.column)
-            if entry.key in self.later:
-                future = True
-                reader.report(here, f"not supported yet; {self.later[entry.key]}")
-            elif isinstance(entry.value, Refused) or entry.key in names:
+            if isinstance(entry.value, Refused) or entry.key in names:
                 known[entry.key] = entry
             else:
-                reader.report(here, f"unknown key{did_you_mean(entry.key, frozenset(names))}")
-        return Found(self._section(reader, known, place, complete=not future), place)
+                remedy = (
+                    f"; did you mean `{self.meant[entry.key]}`?" if entry.key in self.meant else did_you_mean(entry.key, frozenset(names))
+                )
+                reader.report(place.child(entry.key).at(entry.line, entry.column), f"unknown key{remedy}")
+        section = self._section(reader, known, place)
+        return Found(self._choose(reader, section, complete=len(known) == len(entries)), place)
 
-    def _section(self, reader: Reader, known: dict[str, Entry], place: Place, *, complete: bool) -> Section:
+    def _choose(self, reader: Reader, section: Section, *, complete: bool) -> Section:
+        """The section with none of its alternatives if two of them are given. `complete`: it had no unknown key."""
+        given = {name for name, found in section.fields.items() if found.value is not None} | section.broken
+        chosen = self.alternatives.among(given)
+        if len(chosen) > 1:
+            places = sorted((section.place_of(one), one.name) for one in self.table if one.name in chosen)
+            reader.report(places[1][0], f"`{places[0][1]}` is given too; keep one of them")
+            fields = {name: found for name, found in section.fields.items() if name not in chosen}
+            return replace(section, fields=fields, broken=section.broken | set(chosen))
+        if self.alternatives.required and complete and not chosen:
+            reader.report(section.place, f"one of {self.alternatives.words()} is required")
+            return replace(section, broken=section.broken | set(self.alternatives.names))
+        return section
+
+    def _section(self, reader: Reader, known: dict[str, Entry], place: Place) -> Section:
         fields: dict[str, Found[Any]] = {}
         broken: set[str] = set()
         for entry in known.values():
@@ -171,10 +201,10 @@ class Struct(Kind[Section]):
                 fields[one.name] = found
             elif len(reader.mistakes) > mistakes or one.name in known:
                 broken.add(one.name)
-            if one.required and complete and one.name not in broken and (found is None or found.value is None):
+            if one.required and one.name not in broken and (found is None or found.value is None):
                 reader.report(place.child(one.name) if found is None else found.place, "is required" + _twin_hint(one))
                 broken.add(one.name)
-        return Section(place, fields, frozenset(broken))
+        return Section(place, fields, frozenset(broken), alternatives=self.alternatives)
 
     def schema(self) -> Schema:
         properties: Schema = {}
@@ -190,7 +220,8 @@ class Struct(Kind[Section]):
         if required:
             result["required"] = required
         twins = [{"anyOf": [{"required": [one.name]}, {"required": [one.twin_name]}]} for one in self.table if one.required and one.twin]
-        return {**result, "allOf": twins} if twins else result
+        choice = self.alternatives.schema() if self.alternatives.names else {}
+        return {**result, **choice, **({"allOf": twins} if twins else {})}
 
     def write(self, value: Section) -> object:
         raise NotImplementedError("sections have no default of their own")
@@ -265,29 +296,8 @@ def _read_field(reader: Reader, one: Field[Any], known: dict[str, Entry], place:
         reader.report(there, f"`{one.name}` is given too; keep one of them")
         return None
     assert isinstance(one.kind, ScalarKind)
-    text = _read_secret(reader, path)
+    text = read_secret(reader, path)
     return None if text is None else one.kind.read_plain(reader, text, there)
-
-
-def _read_secret(reader: Reader, path: Found[str]) -> str | None:
-    """The text of a secret's file, without one closing line break. Relative paths start at the configuration file's folder."""
-    try:
-        with (reader.directory / Path(path.value)).open("rb") as file:
-            raw = file.read(MAX_SECRET_FILE + 1)
-        if len(raw) > MAX_SECRET_FILE:
-            raise ValueError("it is larger than 64KiB")
-        text = re.sub(r"\r?\n\Z", "", raw.decode())
-        if not text:
-            raise ValueError("it is empty")
-    except OSError as error:
-        reader.report(path.place, f"cannot read {path.value}: {error.strerror}")
-    except UnicodeDecodeError:
-        reader.report(path.place, f"cannot use {path.value}: it is not UTF-8 text")
-    except ValueError as error:
-        reader.report(path.place, f"cannot use {path.value}: {error}")
-    else:
-        return text
-    return None
 
 
 def _twin_hint(one: Field[Any]) -> str:

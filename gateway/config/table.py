@@ -3,15 +3,18 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gateway.config.dialect_files import builtin_dialect
 from gateway.config.edge_fields import ClientFields, MemoryFields, TlsServerFields
 from gateway.config.fields import ConfigFields
 from gateway.config.model import Config, UpstreamConfig
+from gateway.config.policy_table import key_words, policy_lines, principal_words, shown
 from gateway.config.shapes import Field, Struct
 from gateway.config.units import format_duration
 from gateway.config.upstream_fields import HealthFields, TimeoutFields, TlsClientFields, UpstreamFields
 from gateway.core.policy import InFlight, Route
+from gateway.dialects import names
 
-_HEADINGS = ("ROUTE", "METHODS", "PATH", "UPSTREAM", "SCOPE", "PRINCIPAL", "KEY", "IN FLIGHT", "LEASE", "RETENTION", "STORE OUTAGE")
+_HEADINGS = ("ROUTE", "METHODS", "PATH", "UPSTREAM", "MODE", "SCOPE", "PRINCIPAL", "KEY", "IN FLIGHT", "LEASE", "RETENTION", "STORE OUTAGE")
 
 
 def route_table(routes: Sequence[Route]) -> str:
@@ -20,11 +23,22 @@ def route_table(routes: Sequence[Route]) -> str:
 
 
 def settings_table(config: Config) -> str:
-    """What the file changes about the edges: one line a setting, by its path, under a line of headings. Empty if all is as by default."""
+    """What is not by default and not in the table of routes: one line a setting, by its path, under a line of headings.
+
+    Empty if all is as by default. A route's settings stand under its id, whether the route, `defaults` or its dialect has them.
+    """
     rows = list(_edges(config))
+    for route in config.routes:
+        if route.policy is not None:
+            rows += [(f"routes.{route.id}.{path}", value) for path, value in policy_lines(route.policy)]
     for upstream in config.upstreams.values():
         rows += _upstream(f"upstreams.{upstream.name}", upstream)
     return _align([("SETTING", "VALUE"), *rows]) if rows else ""
+
+
+def dialect_table() -> str:
+    """The dialects that come with the gateway: one line each, its name and what it says of itself, under a line of headings."""
+    return _align([("DIALECT", "ABOUT"), *((name, builtin_dialect(name).about) for name in names())])
 
 
 def _edges(config: Config) -> Iterator[tuple[str, str]]:
@@ -53,22 +67,14 @@ def _changed(path: str, owner: object, *fields: Field[Any]) -> Iterator[tuple[st
     for field in fields:
         value = getattr(owner, field.name)
         if value != field.default:
-            yield f"{path}.{field.name}".lstrip("."), _shown(field, value)
+            yield f"{path}.{field.name}".lstrip("."), shown(field, value)
 
 
 def _given(path: str, owner: object, namespace: type) -> Iterator[tuple[str, str]]:
     for field in Struct.of(namespace).table:
         value = getattr(owner, field.name)
         if value is not None:
-            yield f"{path}.{field.name}", _shown(field, value)
-
-
-def _shown(field: Field[Any], value: object) -> str:
-    """As the file would say it."""
-    written = field.kind.write(value)
-    if isinstance(written, bool):
-        return str(written).lower()
-    return " ".join(written) if isinstance(written, list) else str(written)
+            yield f"{path}.{field.name}", shown(field, value)
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> str:
@@ -84,9 +90,10 @@ def _row(route: Route) -> tuple[str, ...]:
     in_flight = f"wait {format_duration(policy.wait)}" if policy.in_flight is InFlight.WAIT else policy.in_flight.value
     return (
         *first,
+        policy.mode.value,
         policy.scope,
-        "+".join(policy.principal) or "none",
-        policy.key.header + ("" if policy.key.required else " (optional)"),
+        principal_words(policy),
+        key_words(policy),
         in_flight,
         format_duration(policy.lease),
         format_duration(policy.retention),

@@ -25,6 +25,7 @@ _PSEUDONYM = re.compile(PSEUDONYM_PATTERN[1:-1])
 _METHOD = re.compile(METHOD_PATTERN[1:-1])
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)+", re.DOTALL)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+_WITH_PORT = re.compile(r"https?://[^/?#]*:([0-9]{1,9})/?", re.ASCII | re.IGNORECASE)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,253}")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _DNS_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
@@ -96,13 +97,20 @@ def listener(text: str) -> Listener:
     if text.startswith("unix:"):
         return UnixListener(_socket_path(text, "unix:/run/gateway.sock"))
     host, colon, port = text.rpartition(":")
-    if not colon or not _PORT.fullmatch(port) or int(port) > 65535:
+    if not colon or not _PORT.fullmatch(port):
         raise ValueError(f'"{text[:70]}" is not a listen address; write host:port, [::1]:port or unix:/path')
+    if int(port) > 65535:
+        raise ValueError(f"{port} is not a port; ports go up to 65535")
     return TcpListener(_listen_host(host, port), int(port))
 
 
 def _socket_path(text: str, example: str) -> str:
+    """`unix:/path`, and `unix:///path` as URLs have it: between the second and the third slash would be a host, and there is none."""
     path = text.removeprefix("unix:")
+    if path.startswith("//") and not path.startswith("///"):
+        raise ValueError(f"a Unix socket is on no host; write unix:{path[1:71]}, or unix:/ and the absolute path")
+    if path.startswith("/"):
+        path = "/" + path.lstrip("/")
     if not path.startswith("/") or len(path.encode()) > MAX_UNIX_PATH or "\0" in path:
         raise ValueError(f"a Unix socket needs an absolute path of at most {MAX_UNIX_PATH} bytes, as in {example}")
     return path
@@ -132,8 +140,10 @@ def upstream_url(text: str) -> str:
     """`http(s)://host[:port]`, returned without a closing slash, or `unix:/path`."""
     if text.startswith("unix:"):
         return f"unix:{_socket_path(text, 'unix:/run/api.sock')}"
-    url = _split(text)
-    if url is None or url.scheme not in {"http", "https"} or not url.hostname or url.port == 0:
+    if (found := _WITH_PORT.fullmatch(text)) and not 1 <= int(found[1]) <= 65535:
+        raise ValueError(f"{found[1]} is not a port; ports go from 1 to 65535")
+    url = parse_url(text)
+    if url is None or url.scheme not in {"http", "https"} or not url.hostname:
         raise ValueError("an upstream is http://host:port, https://host:port or unix:/path")
     if url.username is not None or url.password is not None:
         raise ValueError("an upstream URL holds no credentials")
@@ -180,14 +190,14 @@ def server_name(text: str) -> str | None:
 
 
 def postgres_dsn(text: str) -> str | None:
-    url = _split(text)
+    url = parse_url(text)
     if text and (url is None or url.scheme not in {"postgres", "postgresql"}):
         raise ValueError("a Postgres DSN looks like postgresql://user:password@host:5432/database")
     return text or None
 
 
 def redis_url(text: str) -> str | None:
-    url = _split(text)
+    url = parse_url(text)
     if text and (url is None or url.scheme not in {"redis", "rediss", "unix"}):
         raise ValueError("a Redis URL looks like redis://host:6379/0, rediss://host:6379/0 or unix:///run/redis.sock")
     return text or None
@@ -212,7 +222,8 @@ def problem_base(text: str) -> str:
     return text
 
 
-def _split(text: str) -> SplitResult | None:
+def parse_url(text: str) -> SplitResult | None:
+    """The parts of a URL; None if it has none that could be told apart, or a port that is none."""
     try:
         url = urlsplit(text)
         _ = url.port

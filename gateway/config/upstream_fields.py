@@ -46,7 +46,9 @@ class UpstreamFields:
     HOST = Field(
         "host", Text("a host name", texts.host_line), "The Host line: forward (as received), target (its own) or a name.", "forward"
     )
-    TLS: Field[Section] = Field("tls", Struct.of(TlsClientFields), "How https:// targets are spoken to.")
+    TLS: Field[Section] = Field(
+        "tls", Struct.of(TlsClientFields, meant={"client_ca_file": "ca_file"}), "How https:// targets are spoken to."
+    )
     HEALTH: Field[Section] = Field("health", Struct.of(HealthFields), "When a failing target is left alone.")
     TIMEOUTS: Field[Section] = Field("timeouts", Struct.of(TimeoutFields), "How long each step may take.")
     MAX_EXECUTION = Field("max_execution", Duration("0s", "7d"), "After this the upstream has surely finished or dropped a request.", 120.0)

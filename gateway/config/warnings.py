@@ -5,19 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from gateway.config.edge_warnings import warn_of_edges
-from gateway.config.fields import ConfigFields, FingerprintFields, IdempotencyFields, RouteFields
+from gateway.config.fields import ConfigFields, RouteFields
 from gateway.config.kinds import did_you_mean
 from gateway.config.mistakes import Place
 from gateway.config.model import Listener, UnixListener
+from gateway.config.policy_warnings import warn_of_policies
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.resolve_edges import targets_of
 from gateway.config.shapes import Section
 from gateway.config.units import format_duration
 from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
-from gateway.core.policy import BodyMode, InFlight, Policy
-
-SHORT_RETENTION = 3600.0
-SHORT_LEASE = 3.0
 
 METHODS = frozenset(
     {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY"}
@@ -31,8 +28,7 @@ def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple
     found = [*_warn_of_upstreams(root), *warn_of_edges(routes, root)]
     for one in routes:
         found += _warn_of_methods(one)
-        if one.idempotency is not None and one.route.policy is not None:
-            found += _warn(one.idempotency, one.route.policy)
+    found += warn_of_policies(routes)
     return tuple(dict.fromkeys(found))
 
 
@@ -85,30 +81,3 @@ def _kind(host: str) -> str:
     if address.is_unspecified:
         return "any"
     return "loopback" if address.is_loopback else "other"
-
-
-def _warn(section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:
-    names = IdempotencyFields
-    retention = format_duration(policy.retention)
-    recovery = policy.max_execution + (policy.wait if policy.in_flight is InFlight.WAIT else 0)
-    if policy.retention < recovery:
-        parts = "wait + max_execution" if policy.in_flight is InFlight.WAIT else "the upstream's max_execution"
-        yield (
-            section.place_of(names.RETENTION),
-            f"{retention} is shorter than {parts} ({format_duration(recovery)}): a slow retry would execute again",
-        )
-    elif policy.retention < SHORT_RETENTION:
-        yield section.place_of(names.RETENTION), f"{retention} is short: a retry after it executes again; most APIs keep keys for 24h"
-    if policy.lease < SHORT_LEASE:
-        yield (
-            section.place_of(names.LEASE),
-            f"{format_duration(policy.lease)} is short: a pause of a third of it can lapse a running attempt",
-        )
-    if any(name.lower() == "authorization" for name in policy.principal):
-        yield (
-            section.place_of(names.PRINCIPAL),
-            "Authorization is a raw credential: a token refresh is a new scope, see the documentation on principals",
-        )
-    fingerprint = section.sub(names.FINGERPRINT)
-    if policy.fingerprint.ignore and policy.fingerprint.body in {BodyMode.BYTES, BodyMode.NONE}:
-        yield fingerprint.place_of(FingerprintFields.IGNORE), f"has no effect with `body: {policy.fingerprint.body}`"

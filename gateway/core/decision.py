@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.model import Fingerprint, Record, Status, StoredResponse
-from gateway.core.policy import OnExpired, Policy
+from gateway.core.policy import HintedOutcome, OnExpired, Policy
 
 _CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
 
@@ -140,7 +140,9 @@ def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
     counts only where a record can expire: what is running or in doubt is never run again, whatever a store says of it.
     """
     if found.expired and found.status in _CAN_EXPIRE:
-        return Claim(found) if policy.on_expired is OnExpired.EXECUTE else Gone(found)
+        # Under a released one nothing was executed: its late retry is no second charge.
+        gone = policy.on_expired is OnExpired.GONE and found.status is Status.COMPLETED
+        return Gone(found) if gone else Claim(found)
     if sent is None:
         return Unreadable(found)
     if sent != found.fingerprint:
@@ -174,9 +176,10 @@ def retry_after(seconds: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """A complete response with this status came back."""
+    """A complete response with this status came back. `hinted` is what the upstream says of it, where the route trusts its word."""
 
     status: int
+    hinted: HintedOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,8 @@ def settle(outcome: Outcome, policy: Policy) -> Settlement:
     A status in both is in doubt.
     """
     match outcome:
+        case Responded(status, hinted) if hinted is not None:
+            return _settle_hinted(hinted)
         case Responded(status):
             if status in policy.doubt_on:
                 return Doubt(f"status_{status}")
@@ -240,6 +245,19 @@ def settle(outcome: Outcome, policy: Policy) -> Settlement:
             return Doubt(reason)
         case _:
             assert_never(outcome)
+
+
+def _settle_hinted(hinted: HintedOutcome) -> Settlement:
+    """By the upstream's own word, which the route's lists do not overrule."""
+    match hinted:
+        case HintedOutcome.COMPLETED:
+            return Complete()
+        case HintedOutcome.NOT_EXECUTED:
+            return Release("hinted")
+        case HintedOutcome.UNKNOWN:
+            return Doubt("hinted")
+        case _:
+            assert_never(hinted)
 
 
 def settlement_name(settlement: Settlement) -> str:

@@ -4,15 +4,23 @@ Three grammars. `strict` is a structured-field String (RFC 9651 section 3.3.3, a
 takes the bare spellings that nearly all clients send. `raw` takes visible ASCII and inner spaces; only the comma is refused, since a
 hop on the way joins repeated field lines with one. In the first two, quoted and bare spellings of one text are one key, so that a client
 may upgrade its library between two attempts.
+
+They are grammars of a field value. In a query and in a JSON body the container says where the key begins and ends, so there every text of
+visible ASCII and spaces is a key, quotes and commas included, whatever the mode.
 """
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
+from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.headers import Fields, wire_name
-from gateway.core.policy import KeyMode, KeyPolicy
+from gateway.core.pointers import split_pointer
+from gateway.core.policy import BodyKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.readings import decode_escapes
+from gateway.core.routes import split_target
+from gateway.core.splice import resolve, strict_json
 
 _STRING = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(.*)', re.DOTALL)
 _ESCAPED = re.compile(rb'\\(["\\])')
@@ -25,6 +33,8 @@ _BARE_ITEM = (
 )
 _PARAMETER = re.compile(rb"; *[a-z*][a-z0-9_.*-]*(?:=" + _BARE_ITEM + rb")?")
 _PARAMETERS = re.compile(rb"(?:" + _PARAMETER.pattern + rb")*")
+_PRINTABLE = re.compile(rb"[\x20-\x7e]*")
+_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyMissing:
-    """No field line names a key."""
+    """There is no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +69,85 @@ def find_key(fields: Fields, policy: KeyPolicy) -> KeyFound:
     return parse_key(values[0].strip(b" \t"), policy)
 
 
+def find_key_in(target: bytes, policy: KeyPolicy) -> KeyFound:
+    """Find the key in the query of a request target, by the rules of application/x-www-form-urlencoded (WHATWG URL section 5.1): pairs
+    between `&`, `+` is a space, escapes are decoded once. Two values, even equal ones, are an error, and so is a broken escape.
+    """
+    assert isinstance(policy.place, QueryKey), "a route has one place for its key"
+    name = policy.place.name.encode()
+    pairs = [pair.partition(b"=") for pair in split_target(target)[1].split(b"&")]
+    values = [value for spelled, _, value in pairs if decode_parameter(spelled) == name]
+    if not values:
+        return KeyMissing()
+    if len(values) > 1:
+        return KeyInvalid(f"The query parameter {policy.place.name} was sent {len(values)} times. Send it once.")
+    if _BROKEN_ESCAPE.search(values[0]):
+        return KeyInvalid("The key cannot be read: in a query a percent sign is written %25 (RFC 3986 section 2.4).")
+    return parse_text(decode_parameter(values[0]), policy)
+
+
+def decode_parameter(text: bytes) -> bytes:
+    """A name or a value of a query as it is meant. Broken escapes are kept as they stand."""
+    return decode_escapes(text.replace(b"+", b" "))
+
+
+def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:
+    """Find the key in a JSON body of at most `LARGE_BODY` bytes.
+
+    An empty body, a member that is absent, and `null` (which many libraries send for what is not set) are no key. A body that is not strict
+    JSON is an error, not "no key": nobody knows what an upstream that reads more loosely, or the other one of two equal names, finds in it.
+    """
+    assert isinstance(policy.place, BodyKey), "a route has one place for its key"
+    if len(body) > LARGE_BODY:
+        return KeyInvalid(f"The key is read only from bodies of at most {LARGE_BODY} bytes.")
+    if not body.strip(b" \t\r\n"):
+        return KeyMissing()
+    try:
+        value = resolve(strict_json(body), split_pointer(policy.place.pointer))
+    except ValueError:
+        return KeyInvalid("The key cannot be read: the body must be JSON (RFC 8259) in UTF-8, without duplicate names.")
+    if value is None:
+        return KeyMissing()
+    if not isinstance(value, str):
+        return KeyInvalid(f"The key at {policy.place.pointer} must be a JSON string.")
+    return parse_text(value.encode("utf-8", "surrogatepass"), policy)
+
+
 def parse_key(value: bytes, policy: KeyPolicy) -> KeyFound:
     """Judge one field value, without its surrounding whitespace."""
     text = _RAW_PARSERS[policy.mode](value)
-    if text is None:
-        return KeyInvalid(_REMEDY[policy.mode])
+    return KeyInvalid(_REMEDY[policy.mode]) if text is None else _judge(text, policy)
+
+
+def parse_text(value: bytes, policy: KeyPolicy) -> KeyFound:
+    """Judge a key that a query or a body holds, its escapes resolved."""
+    return _judge(value, policy) if _PRINTABLE.fullmatch(value) else KeyInvalid("The key must be visible ASCII characters and spaces.")
+
+
+def _judge(text: bytes, policy: KeyPolicy) -> KeyFound:
+    """What is asked of every key, wherever it stands. Where letter case means nothing, the pattern does not look at it either."""
     if not policy.min_length <= len(text) <= policy.max_length:
         return KeyInvalid(f"The key has {len(text)} characters. It must have {policy.min_length} to {policy.max_length}.")
-    return Key(text.decode("ascii"))
+    key = text.decode("ascii")
+    if policy.pattern is not None and not _pattern(policy.pattern, policy.fold_case).fullmatch(key):
+        return KeyInvalid(f"The key must match {policy.pattern}.")
+    return Key(key.lower() if policy.fold_case else key)
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str, fold_case: bool) -> re.Pattern[str]:  # noqa: FBT001 - lru_cache takes positional arguments at half the cost
+    return re.compile(text, re.ASCII | re.IGNORECASE if fold_case else re.ASCII)
+
+
+def field_value(key: str) -> bytes:
+    """A key's text as a field value: bare where a field can hold it so, else as a String (RFC 9651 section 4.1.6).
+
+    Injective, so that no two keys meet at the next hop: what is bare never starts with a quote.
+    """
+    text = key.encode("ascii")
+    if _RAW.fullmatch(text) and not text.startswith(b'"'):
+        return text
+    return b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
 def _parse_strict(value: bytes) -> bytes | None:

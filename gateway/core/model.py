@@ -95,6 +95,20 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is left of a completed record that expired on a route with `on_expired: gone`: that there was one, and no more than that.
+
+    `key` is the asker's own. `route_id` is the route that completed the record. `expires_in` (seconds) and `expires_at_us` (microseconds
+    since the epoch, on the store's clock) say when it will be forgotten; a store reports none that has ended.
+    """
+
+    key: RecordKey
+    route_id: str
+    expires_in: float
+    expires_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The right to execute one attempt, held by the process that knows `owner`.
 
@@ -117,6 +131,10 @@ class Intent:
 
     Durations are seconds. `max_execution` is how long after a lapsed lease the upstream may still be at it: it places
     `reconcile_after`. `reconcilable` says whether the route has a probe; without one a doubtful record is a dead letter at once.
+
+    `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a tombstone of this key is reported
+    instead of a new record made. `observed`: the route's mode is `observe`, the attempt is not guarded, and its record stands in nobody's
+    way unless it completes.
     """
 
     key: RecordKey
@@ -129,3 +147,5 @@ class Intent:
     lease: float
     max_execution: float
     reconcilable: bool = False
+    gone_for: float | None = None
+    observed: bool = False

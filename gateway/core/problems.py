@@ -75,6 +75,18 @@ class Problem(enum.Enum):
         "The request target is ambiguous",
         "Send the path as documented: no dot segments, doubled or trailing slashes, needless escapes or other letter case.",
     )
+    TOO_EARLY = ProblemType(
+        "too-early",
+        425,
+        "The request came in early data",
+        "Early data can be replayed by anybody who has seen it. Send an idempotency key, or this request after the handshake.",
+    )
+    PRINCIPAL_UNAVAILABLE = ProblemType(
+        "principal-unavailable",
+        503,
+        "The caller cannot be identified now",
+        "What tells callers apart cannot be reached. Nothing was executed. Repeat this request later with the same key.",
+    )
     BODY_TOO_LARGE = ProblemType(
         "body-too-large", 413, "The request body is too large", "The request body is larger than this operation takes."
     )

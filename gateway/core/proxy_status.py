@@ -37,6 +37,7 @@ IN_DOUBT: Mapping[str, str] = {
 
 PROBLEMS: Mapping[Problem, str] = {
     Problem.KEY_MISSING: "http_request_error",
+    Problem.TOO_EARLY: "http_request_error",
     Problem.KEY_INVALID: "http_request_error",
     Problem.KEY_REUSED: "proxy_internal_response",
     Problem.REQUEST_IN_PROGRESS: "proxy_internal_response",
@@ -45,6 +46,7 @@ PROBLEMS: Mapping[Problem, str] = {
     Problem.KEY_EXPIRED: "proxy_internal_response",
     Problem.PRINCIPAL_MISSING: "http_request_error",
     Problem.STORE_UNAVAILABLE: "proxy_internal_error",
+    Problem.PRINCIPAL_UNAVAILABLE: "proxy_internal_error",
     Problem.UPSTREAM_UNREACHABLE: "destination_unavailable",
     Problem.TARGET_REFUSED: "http_request_error",
     Problem.BODY_TOO_LARGE: "http_request_error",

@@ -1,13 +1,14 @@
 """Who asks: the principal, and the scope in which its keys live.
 
-A scope id is `<scope name>:<kind>[.<digest>]`. Scope names hold no colon, kinds are fixed words, digests have a fixed length over
-length-prefixed parts: so two different (scope, principal) pairs never share an id, and an operator can still read which scope a
-record is in.
+A scope id is `<scope name>:none`, or `<scope name>:<kinds>.<digest>`. Scope names hold no colon, kinds are fixed words joined by `+`,
+digests have a fixed length over length-prefixed parts: so two different (scope, principal) pairs never share an id, and an operator can
+still read which scope a record is in.
 """
 
 import hashlib
 import hmac
 from binascii import b2a_base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -15,6 +16,12 @@ from typing import TypeAlias
 from gateway.core.headers import Fields, wire_name
 
 NO_PRINCIPAL = "none"
+KINDS = (b"header", b"basic", b"certificate", b"jwt", b"forward_auth")
+"""The kinds of sources, as the names of parts begin and as scope ids show them."""
+
+Parts: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""What the sources of a principal gave, in the policy's order: (`<kind>:<name>`, value). `gateway.principal.parts` makes them."""
+
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -44,11 +51,27 @@ def length_prefixed(parts: list[bytes]) -> bytes:
     return b"%d:%b," * len(parts) % tuple(flat)  # formatted once: half the cost of a join of formatted parts
 
 
-def find_scope(fields: Fields, scope: str, principal: tuple[str, ...], secret: bytes) -> ScopeFound:
-    """Derive the scope from the named headers, each of which must be there once and not be empty.
+def scope_of(scope: str, parts: Parts, secret: bytes) -> Scope:
+    """The scope of the caller whom `parts` describe; without parts (`none`) one scope for all callers.
 
-    `principal` empty means `none`: one scope for all callers. Values enter only as a digest under `secret` (keyed BLAKE2b), so
-    that a leaked table does not give credentials away. A repeated field is refused: which of two an upstream believes is unknown.
+    Names and values enter only as a digest under `secret` (keyed BLAKE2b), so that a leaked table gives neither credentials nor users
+    away. Raises ValueError for a part whose name begins with none of `KINDS`.
+    """
+    if not parts:
+        return Scope(f"{scope}:{NO_PRINCIPAL}")
+    kinds = list(dict.fromkeys([name.partition(b":")[0] for name, _ in parts]))
+    if not all(kind in KINDS for kind in kinds):
+        raise ValueError("a part of an unknown kind")
+    if kinds == [b"header"]:
+        return _header_scope(scope, [text for name, value in parts for text in (name[len(b"header:") :], value)], secret)
+    flat = [text for part in parts for text in part]
+    return Scope(f"{scope}:{b'+'.join(kinds).decode()}.{_digest(flat, secret, b'principal/sources/1')}")
+
+
+def find_scope(fields: Fields, scope: str, principal: tuple[str, ...], secret: bytes) -> ScopeFound:
+    """Derive the scope from the named headers, each of which must be there once and not be empty: the short way to `scope_of`.
+
+    `principal` empty means `none`. A repeated field is refused: which of two an upstream believes is unknown.
     """
     if not principal:
         return Scope(f"{scope}:{NO_PRINCIPAL}")
@@ -61,8 +84,17 @@ def find_scope(fields: Fields, scope: str, principal: tuple[str, ...], secret: b
             return PrincipalMissing(name)
         parts.append(wanted)
         parts.append(value)
-    digest = hashlib.blake2b(length_prefixed(parts), key=_subkey(secret, b"principal/header/1"), digest_size=32).digest()
-    return Scope(f"{scope}:header.{b2a_base64(digest, newline=False).translate(_URL_SAFE).decode().rstrip('=')}")
+    return _header_scope(scope, parts, secret)
+
+
+def _header_scope(scope: str, flat: list[bytes], secret: bytes) -> Scope:
+    """Names and values of fields alone have a digest of their own: there are records under it."""
+    return Scope(f"{scope}:header.{_digest(flat, secret, b'principal/header/1')}")
+
+
+def _digest(flat: list[bytes], secret: bytes, purpose: bytes) -> str:
+    digest = hashlib.blake2b(length_prefixed(flat), key=_subkey(secret, purpose), digest_size=32).digest()
+    return b2a_base64(digest, newline=False).translate(_URL_SAFE).decode().rstrip("=")
 
 
 @lru_cache(maxsize=8)

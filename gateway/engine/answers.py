@@ -50,6 +50,7 @@ class Replayed(NamedTuple):
     headers: Headers
     body: bytes | Body
     original_request: str
+    expires_at_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class Switched:
 class Refused:
     """A problem document. `status` overrides the problem's usual one; `retry_after` is whole seconds; `members` are extension members.
 
-    `cause` is the word of a `NotSentReason` or `DoubtReason` where the upstream is behind it.
+    `cause` is the word of a `NotSentReason` or `DoubtReason` where the upstream is behind it. `challenges` are values of
+    `WWW-Authenticate`. `original_request` is the request that a record was made for.
     """
 
     problem: Problem
@@ -75,6 +77,8 @@ class Refused:
     detail: str | None = None
     members: Mapping[str, object] = field(default_factory=dict)
     cause: str | None = None
+    challenges: tuple[bytes, ...] = ()
+    original_request: str | None = None
 
     @property
     def final_status(self) -> int:
@@ -96,3 +100,5 @@ class Reply:
     store_seconds: float = 0.0
     upstream_seconds: float | None = None
     upstream_status: int | None = None
+    expires_at_us: int | None = None
+    duplicate: bool = False

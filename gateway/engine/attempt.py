@@ -15,16 +15,19 @@ import contextlib
 import hashlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
 from gateway.core.decision import RETRY_AFTER_MAX, Complete, Doubt, Label, Release, Settlement, settlement_name
 from gateway.core.headers import first, to_client, to_store
+from gateway.core.hints import RETENTION, hinted
+from gateway.core.hints import retention_of as retention_hinted
 from gateway.core.model import Headers, Lease, Status, StoredResponse
+from gateway.core.policy import HintedOutcome, Mode
 from gateway.core.problems import Problem
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
-from gateway.engine.keeping import INLINE, LARGE, keep, recall
+from gateway.engine.keeping import INLINE, LARGE, keep, recall, retention_of
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.ports import (
@@ -42,6 +45,8 @@ from gateway.ports import (
 )
 
 SETTLE_BACKOFF = 0.05
+OBSERVED_PATIENCE = 0.2
+"""Seconds that an observed request waits for its record at most: long enough for its repetition to be seen as one."""
 SILENCE = 0.05
 """Seconds without a piece after which a stream counts as silent, not as ended."""
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
@@ -60,7 +65,10 @@ TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReaso
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """A whole response as the client and the store see it. `body` is None once it outgrew what is kept."""
+    """A whole response as the client and the store see it. `body` is None once it outgrew what is kept.
+
+    `hinted` and `retention` are what the upstream says of it, where the route trusts its word; a retention of 0 keeps no body.
+    """
 
     status: int
     reason: bytes
@@ -68,6 +76,8 @@ class _Response:
     body: bytes | Spool | None
     length: int
     digest: bytes
+    hinted: HintedOutcome | None = None
+    retention: float | None = None
 
     def stored(self, body: bytes | None) -> StoredResponse:
         return StoredResponse(self.status, self.reason, to_store(self.headers), body, self.length, self.digest)
@@ -99,18 +109,29 @@ class Attempt:
     One that is stopped before `run` begins sends nothing and is released.
     """
 
-    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, upstream: Upstream, *, store_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        request: GuardedRequest,
+        lease: Lease,
+        upstream: Upstream,
+        *,
+        store_seconds: float = 0.0,
+        duplicate: bool = False,
+    ) -> None:
         self._tools = tools
         self._request = request
         self._lease = lease
         self._upstream = upstream
         self._store_seconds = store_seconds
+        self._duplicate = duplicate
         self._label = Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
         self._spool: Spool | None = None
         self._relaying = False
         self._held_back = b""
         self._upstream_seconds = 0.0
         self._upstream_status: int | None = None
+        self._expires_at_us: int | None = None
         self._executing = False
         self._stopped = False
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -177,14 +198,32 @@ class Attempt:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
         bodiless = self._request.method == "HEAD" or response.status in {204, 304}
         headers = to_client(response.headers, bodiless=bodiless and response.status != 204)
+        headers = self._without_signals(headers, response)
         if first(headers, b"date") is None:
             headers += ((b"Date", self._tools.clock.http_date()),)
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
         stream = self._request.policy.stream and not bodiless and response.content_length != 0
         body = None if stream else await response.read(min(INLINE, self._request.policy.limits.response_body))
         if body is not None:
-            return _Response(response.status, response.reason, headers, body, len(body), hashlib.sha256(body).digest())
+            return self._response(response, headers, body, len(body), hashlib.sha256(body).digest())
         return await self._spool_body(response, headers)
+
+    def _response(self, response: UpstreamResponse, headers: Headers, body: bytes | Spool | None, length: int, digest: bytes) -> _Response:
+        """With what the upstream says of it itself."""
+        policy = self._request.policy
+        outcome, _ = hinted(response.status, response.headers, policy.hints)
+        retention = retention_hinted(response.headers, policy.retention) or 0.0 if policy.trust_retention else None
+        return _Response(response.status, response.reason, headers, body, length, digest, outcome, retention)
+
+    def _without_signals(self, headers: Headers, response: UpstreamResponse) -> Headers:
+        """What is between the upstream and us goes no further."""
+        policy = self._request.policy
+        if not policy.hints and not policy.trust_retention:
+            return headers
+        _, removed = hinted(response.status, response.headers, policy.hints)
+        if policy.trust_retention:
+            removed |= {RETENTION}
+        return tuple([field for field in headers if field[0].lower() not in removed])
 
     async def _spool_body(self, response: UpstreamResponse, headers: Headers) -> _Response:
         """Read at the upstream's pace, whatever the client's. A relayed answer leaves as it comes, all but its last piece, which waits
@@ -209,7 +248,7 @@ class Attempt:
         if not self._relaying:
             spool.end(self._held_back)
         body = spool if length <= cap else None
-        return _Response(response.status, response.reason, headers, body, length, digest.digest())
+        return self._response(response, headers, body, length, digest.digest())
 
     async def _next(self, chunks: AsyncIterator[bytes], response: UpstreamResponse, spool: Spool) -> bytes | None:
         """The next piece; None at the end. While a stream of unknown length is silent, the piece that is held back is let go: an event
@@ -240,7 +279,9 @@ class Attempt:
     async def _settle(self, outcome: _Response | _Failure) -> None:
         settlement = core.settle(_as_core(outcome), self._request.policy)
         answer = self._first_answer(outcome)
-        patience = asyncio.get_running_loop().call_later(self._request.policy.settle_timeout, self._let_go, answer, None)
+        policy = self._request.policy
+        longest = policy.settle_timeout if policy.mode is Mode.ENFORCE else min(policy.settle_timeout, OBSERVED_PATIENCE)
+        patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
         try:
             transition = await self._record(settlement, outcome)
         finally:
@@ -252,7 +293,10 @@ class Attempt:
             self._let_go(answer, settlement)
         else:
             self._tools.observer.stale_write(settlement_name(settlement))
-            await self._answer_stale(outcome)
+            if policy.mode is Mode.OBSERVE:
+                self._let_go(answer, settlement)  # the record is another's; the answer is this client's all the same
+            else:
+                await self._answer_stale(outcome)
 
     def _tell_relayed(self, settlement: Settlement) -> None:
         """What became of an answer that is under way since before anybody knew; it ends after this."""
@@ -267,22 +311,26 @@ class Attempt:
                 assert isinstance(outcome, _Response), "only a response completes"
                 return await self._complete(outcome)
             case Release(reason):
-                return await self._until_answered(lambda: store.release(lease, reason, policy.retention))
+                return await self._until_answered(lambda: store.release(lease, reason, retention_of(policy)))
             case Doubt(reason):
                 return await self._until_answered(lambda: store.doubt(lease, reason))
             case _:
                 assert_never(settlement)
 
     async def _complete(self, outcome: _Response) -> Transition:
-        tools, policy, lease, body = self._tools, self._request.policy, self._lease, outcome.body
+        tools, lease, body = self._tools, self._lease, outcome.body
+        retention = retention_of(self._request.policy, outcome.retention or None)
+        if outcome.retention == 0.0:  # the upstream wants its answer kept nowhere; that the operation ran is kept all the same
+            bare = replace(outcome.stored(None), headers=())
+            return await self._until_answered(lambda: tools.store.complete(lease, bare, retention))
         if body is None or isinstance(body, bytes):
             stored = await keep(tools, outcome.stored(body))
-            return await self._until_answered(lambda: tools.store.complete(lease, stored, policy.retention))
+            return await self._until_answered(lambda: tools.store.complete(lease, stored, retention))
         async with tools.large if outcome.length > LARGE else contextlib.nullcontext():
             tools.memory.take(outcome.length)
             try:
                 large = await keep(tools, outcome.stored(await self._whole(body)))
-                return await self._until_answered(lambda: tools.store.complete(lease, large, policy.retention))
+                return await self._until_answered(lambda: tools.store.complete(lease, large, retention))
             finally:
                 tools.memory.give(outcome.length)
 
@@ -300,7 +348,9 @@ class Attempt:
         backoff = SETTLE_BACKOFF
         while True:
             try:
-                return (await write()).transition
+                settled = await write()
+                self._expires_at_us = settled.expires_at_us
+                return settled.transition
             except StoreUnavailable:
                 await self._tools.clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
                 backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
@@ -321,7 +371,7 @@ class Attempt:
         kept = None if found is None or found.record_id != self._lease.record_id else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
             body = await recall(self._tools, kept)
-            self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id), None)
+            self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us), None)
         else:
             self._answer(self._unknown_answer(outcome), None)
 
@@ -340,7 +390,8 @@ class Attempt:
 
     def _unknown_answer(self, outcome: _Response | _Failure | None) -> Refused:
         reason = outcome.reason if isinstance(outcome, InDoubt) else None
-        return Refused(Problem.OUTCOME_UNKNOWN, 504 if reason in TIMEOUTS else 502, cause=reason and reason.value)
+        problem = Problem.UPSTREAM_FAILED if self._request.policy.mode is Mode.OBSERVE else Problem.OUTCOME_UNKNOWN
+        return Refused(problem, 504 if reason in TIMEOUTS else 502, cause=reason and reason.value)
 
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""
@@ -368,6 +419,8 @@ class Attempt:
             self._store_seconds,
             self._upstream_seconds,
             self._upstream_status,
+            self._expires_at_us,
+            self._duplicate,
         )
         self.reply.set_result(reply)
 
@@ -375,7 +428,7 @@ class Attempt:
 def _as_core(outcome: _Response | _Failure) -> core.Outcome:
     match outcome:
         case _Response(status):
-            return core.Responded(status)
+            return core.Responded(status, outcome.hinted)
         case NotSent():
             return core.NotSent(outcome.reason.value)
         case InDoubt():

@@ -23,13 +23,14 @@ from gateway.core.decision import (
     Unreadable,
     decide,
 )
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status
-from gateway.core.policy import InFlight, OnStoreOutage
+from gateway.core.duplicates import Duplicates
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, Tombstone
+from gateway.core.policy import InFlight, Mode, OnExpired, OnStoreOutage
 from gateway.core.problems import Problem
 from gateway.engine.answers import Refused, Replayed, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.fingerprints import Fingerprints
-from gateway.engine.keeping import recall
+from gateway.engine.keeping import INLINE, recall, retention_of
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.engine.unprotected import forward_unprotected
@@ -58,6 +59,7 @@ class Engine:
         self._running: dict[RecordKey, Attempt] = {}
         self._tasks: dict[asyncio.Task[None], Attempt | None] = {}
         self._waiters = 0
+        self._duplicates: dict[str, Duplicates] = {}
         self._closing = False
 
     def reconfigure(self, upstreams: Mapping[str, Upstream], fingerprints: Fingerprints) -> None:
@@ -83,7 +85,7 @@ class Engine:
             if isinstance(found, Reply):
                 found.store_seconds = store_seconds
                 return found
-            attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds)
+            attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds, duplicate=self._duplicate(request))
         except StoreUnavailable as unavailable:
             if request.policy.on_store_outage is OnStoreOutage.FORWARD and not unavailable.may_have_landed:
                 return await forward_unprotected(self._tools, request, upstream)
@@ -99,6 +101,65 @@ class Engine:
         self._own(self._run(request.key, attempt), attempt)
         return await attempt.reply
 
+    async def observe(self, request: GuardedRequest) -> Reply:
+        """Forward one request whatever is decided about it, and record it, so that a later one can be judged.
+
+        The reply's label is the decision.
+        """
+        upstream = self._upstreams[request.upstream]
+        attempt: Attempt | None = None
+        try:
+            found = await self._look(request)
+            if isinstance(found, Lease):
+                attempt = Attempt(self._tools, request, found, upstream, duplicate=self._duplicate(request))
+            else:
+                return await forward_unprotected(self._tools, request, upstream, found)
+        except StoreUnavailable:
+            return await forward_unprotected(self._tools, request, upstream, Label.STORE_UNAVAILABLE)
+        finally:
+            if attempt is None:
+                request.close()
+        self._own(self._run(request.key, attempt), attempt)
+        return await attempt.reply
+
+    def _duplicate(self, request: GuardedRequest) -> bool:
+        """Whether this caller has lately sent an equal request under another key: counted and told of, never deduplicated."""
+        window = request.policy.duplicates
+        if not window or request.meaning is None:
+            return False
+        watch = self._duplicates.get(request.route_id)
+        if watch is None or watch.window != window:
+            watch = self._duplicates[request.route_id] = Duplicates(window)
+        now = self._tools.clock.boottime()
+        if not watch.seen(request.key.scope_id, request.meaning.digest, request.key.lookup_digest(), now):
+            return False
+        self._tools.observer.duplicate_seen(request.route_id, request.key_digest)
+        return True
+
+    async def _look(self, request: GuardedRequest) -> Lease | Label:
+        """What would be decided: a lease if the request would execute, else the label of its answer. Nobody is waited for."""
+        sent = request.meaning = await self._meaning(request)
+        found = await self._reserve(request, sent)
+        for _ in range(ROUNDS):
+            if isinstance(found, Lease):
+                return found
+            if isinstance(found, Tombstone):
+                return Label.GONE
+            decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
+            match decision:
+                case Claim():
+                    lease = await self._claim(request, found, self._intent(request, sent))
+                    if lease is not None:
+                        return lease
+                case Lapse():
+                    await self._lapse(request, found)
+                case Replay():
+                    return Label.REPLAY
+                case _:
+                    return answer_found(decision).label
+            found = await self._reserve(request, sent)
+        return found if isinstance(found, Lease) else Label.IN_PROGRESS
+
     async def _run(self, key: RecordKey, attempt: Attempt) -> None:
         try:
             await attempt.run()
@@ -110,12 +171,14 @@ class Engine:
 
     async def _resolve(self, request: GuardedRequest) -> Lease | Reply:
         """Reserve, and look at what is there until it is an answer or ours to execute. At most ROUNDS rounds."""
-        sent = self._fingerprints.current(request.route_id, request.content)
+        sent = request.meaning = await self._meaning(request)
         found = await self._reserve(request, sent)
         try:
             for _ in range(ROUNDS):
                 if isinstance(found, Lease):
                     return found
+                if isinstance(found, Tombstone):
+                    return Reply(Label.GONE, Refused(Problem.KEY_EXPIRED))
                 judged = await self._judge(request, sent, found)
                 if judged is not None:
                     return judged
@@ -124,6 +187,14 @@ class Engine:
             # The record exists: forwarding without it could run the operation twice, whatever the route says of an outage.
             raise StoreUnavailable(unavailable.store, unavailable.reason, may_have_landed=True) from unavailable
         return found if isinstance(found, Lease) else Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
+
+    async def _meaning(self, request: GuardedRequest) -> Fingerprint:
+        """The request's fingerprint; that of a large body is made off the event loop."""
+        content = request.content
+        if isinstance(content.body, bytes) and len(content.body) > INLINE:
+            made: Fingerprint = await self._tools.offload(self._fingerprints.current, request.route_id, content)
+            return made
+        return self._fingerprints.current(request.route_id, content)
 
     async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record) -> Lease | Reply | None:
         """Carry out what the core decides about a record that is there. None: somebody was faster, look again."""
@@ -149,7 +220,9 @@ class Engine:
         except ValueError as error:
             self._tools.observer.background_failed("replay", error)
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
-        return Reply(Label.REPLAY, Replayed(response.status, response.reason, response.headers, body, decision.found.request_id))
+        found = decision.found
+        answer = Replayed(response.status, response.reason, response.headers, body, found.request_id, found.expires_at_us)
+        return Reply(Label.REPLAY, answer, expires_at_us=found.expires_at_us)
 
     async def _lapse(self, request: GuardedRequest, found: Record) -> None:
         """What the sweeper would do, found on the way: counted and logged like its own finds."""
@@ -168,9 +241,11 @@ class Engine:
             request.target,
             request.policy.lease,
             request.policy.max_execution,
+            gone_for=request.policy.tombstone if request.policy.on_expired is OnExpired.GONE else None,
+            observed=request.policy.mode is Mode.OBSERVE,
         )
 
-    async def _reserve(self, request: GuardedRequest, sent: Fingerprint) -> Lease | Record:
+    async def _reserve(self, request: GuardedRequest, sent: Fingerprint) -> Lease | Record | Tombstone:
         intent = self._intent(request, sent)
         started = self._tools.clock.boottime()
         try:
@@ -229,7 +304,7 @@ class Engine:
         while True:
             answered = True
             try:
-                seen = (await self._tools.store.release(lease, "reserve_reply_lost", request.policy.retention)).transition
+                seen = (await self._tools.store.release(lease, "reserve_reply_lost", retention_of(request.policy))).transition
             except StoreUnavailable:
                 seen, answered = Transition.MISSING, False
             if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and settled_by_stale):

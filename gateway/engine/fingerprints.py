@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from gateway.core.fingerprint import VERSION, Content, Fingerprinter, make_fingerprinter, parse_policy
+from gateway.core.fingerprint import VERSIONS, Content, Fingerprinter, make_fingerprinter, parse_policy
 from gateway.core.model import Fingerprint
 
 PolicyLookup = Callable[[bytes], Awaitable[tuple[int, str] | None]]
@@ -26,15 +26,15 @@ class Fingerprints:
         """Under the record's own version and policy, or None if this process cannot compute that one."""
         if kept.version == sent.version and kept.policy == sent.policy:
             return sent
-        if kept.version != VERSION:
+        if kept.version not in VERSIONS:
             return None
         fingerprinter = self._foreign.get(kept.policy)
         if fingerprinter is None:
             found = await self._lookup(kept.policy)
-            if found is None or found[0] != VERSION:
+            if found is None or found[0] != kept.version:
                 return None
             try:
-                fingerprinter = make_fingerprinter(parse_policy(found[1]), self._secret)
+                fingerprinter = make_fingerprinter(parse_policy(found[1]), self._secret, kept.version)
             except ValueError:
                 return None
             if fingerprinter.digest != kept.policy:

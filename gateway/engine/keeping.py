@@ -2,14 +2,24 @@
 
 from gateway.core.model import StoredResponse
 from gateway.core.packing import PLAIN, pack, unpack
+from gateway.core.policy import Expired, OnExpired, Policy
 from gateway.engine.tools import Tools
-from gateway.ports import Body
+from gateway.ports import Body, Retention
 
 INLINE = 64 * 1024
 """Bodies up to this size are read whole, and packed and unpacked in place."""
 
 LARGE = 1024 * 1024
 """A replayed body above this is moved to disk, since its client may be slow."""
+
+
+def retention_of(policy: Policy, seconds: float | None = None) -> Retention:
+    """What becomes of a record after its end; `seconds` overrides the route's own retention."""
+    return Retention(
+        policy.retention if seconds is None else seconds,
+        policy.tombstone if policy.on_expired is OnExpired.GONE else None,
+        policy.keep_for if policy.expired is Expired.KEEP else None,
+    )
 
 
 async def keep(tools: Tools, plain: StoredResponse) -> StoredResponse:

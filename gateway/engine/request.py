@@ -6,8 +6,9 @@ from typing import Protocol
 
 from gateway.core.fingerprint import BodyDigest, Content
 from gateway.core.headers import first
-from gateway.core.model import Headers, RecordKey
-from gateway.core.policy import Policy
+from gateway.core.model import Fingerprint, Headers, RecordKey
+from gateway.core.places import Parts, put
+from gateway.core.policy import HeaderKey, Policy
 from gateway.ports import Body, UpstreamRequest
 
 
@@ -19,8 +20,11 @@ class Held(Protocol):
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class GuardedRequest:
-    """One keyed request on a guarded route. `target` is the origin-form to forward; `forward` makes the fields that the upstream shall see,
-    which only a request that executes needs. A `body` that was spilled comes with its digest; `held` is closed with the request.
+    """One keyed request on a guarded route. `target` is the origin-form as received.
+
+    `forward` makes what the upstream shall see, which only a request that executes needs; a body of None stays as it came. A `body` that
+    was spilled comes with its digest, and with that of its `parts` if it is multipart. `held` is closed with the request. `key_digest` is
+    the key as logs show it, `meaning` the request's fingerprint once that is known.
     """
 
     request_id: str
@@ -31,24 +35,34 @@ class GuardedRequest:
     method: str
     target: bytes
     headers: Headers
-    forward: Callable[[], Headers]
+    forward: Callable[[], Parts]
     body: bytes | Body
     held: Held | None = None
+    key_digest: str = ""
+    parts: bytes | None = None
+    meaning: Fingerprint | None = None
 
     @property
     def content(self) -> Content:
         body = self.body
-        meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256)
-        return Content(self.policy.scope, self.method, self.target, self.headers, meaning)
+        meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, self.parts)
+        target, place = self.target, self.policy.key.place
+        if not isinstance(place, HeaderKey):  # the key, however it is spelled, is no part of what its request means
+            bare = put(place, "", Parts((), target, meaning if isinstance(meaning, bytes) else None))
+            if bare is not None:
+                target, meaning = bare.target, meaning if bare.body is None else bare.body
+        return Content(self.policy.scope, self.method, target, self.headers, meaning)
 
     def to_send(self) -> UpstreamRequest:
         """The request as the upstream shall get it. It is framed if the client framed it, even without a body."""
         body = self.body
         framed = first(self.headers, b"content-length") is not None or first(self.headers, b"transfer-encoding") is not None
-        method, headers = self.method.encode(), self.forward()
+        method, parts = self.method.encode(), self.forward()
+        if parts.body is not None:
+            body = parts.body
         if isinstance(body, bytes):
-            return UpstreamRequest(method, self.target, headers, body, frame_empty=framed)
-        return UpstreamRequest(method, self.target, headers, body.pieces(), body.length)
+            return UpstreamRequest(method, parts.target, parts.headers, body, frame_empty=framed)
+        return UpstreamRequest(method, parts.target, parts.headers, body.pieces(), body.length)
 
     def close(self) -> None:
         """Nobody needs the body any more. Idempotent."""

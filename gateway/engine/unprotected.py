@@ -12,8 +12,11 @@ from gateway.engine.tools import Tools
 from gateway.ports import InDoubt, NotSent, Upstream, UpstreamResponse
 
 
-async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: Upstream) -> Reply:
-    """Pass one request on without a record. Only called when it is certain that nothing of its reserve reached Postgres."""
+async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: Upstream, label: Label = Label.UNPROTECTED) -> Reply:
+    """Pass one request on without a record, under this label.
+
+    On a route that enforces, only called when it is certain that nothing of its reserve reached Postgres.
+    """
     started = tools.clock.boottime()
     status: int | None = None
     answer: Passed | Relayed | Refused
@@ -31,7 +34,7 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
         answer = Refused(Problem.UPSTREAM_FAILED)
     seconds = tools.clock.boottime() - started
     tools.observer.upstream_answered(request.route_id, status, seconds)
-    return Reply(Label.UNPROTECTED, answer, upstream_seconds=seconds, upstream_status=status)
+    return Reply(label, answer, upstream_seconds=seconds, upstream_status=status)
 
 
 async def _answer(tools: Tools, request: GuardedRequest, response: UpstreamResponse) -> Passed | Relayed:

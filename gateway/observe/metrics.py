@@ -72,6 +72,8 @@ class Families:
         self.refused_connections = self._counter(
             "refused_connections", "Connections closed before a request was whole: too slow, or too many.", "reason"
         )
+        self.key_notices = self._counter("key_notices", "Keys that look guessable or personal.", "route", "kind")
+        self.duplicates = self._counter("duplicates", "Equal requests of one caller under different keys, close together.", "route")
         self.memory_held = self._gauge("memory_held_bytes", "Bodies held in memory, of those that count.", "livesum")
         self.target_up = self._gauge(
             "upstream_target_up", "0 while a target is left alone after failures.", "livemin", "upstream", "target"

@@ -129,6 +129,20 @@ class MetricsObserver:
             fields = {"upstream": upstream, "reason": reason, "cause": cause, "suppressed": suppressed}
             _log.warning("An upstream could not be reached; nothing was sent", extra=fields)
 
+    def key_noticed(self, route: str, kind: str, key_digest: str) -> None:
+        series = self._routes.get(route, self._other)
+        series.key_noticed(kind)
+        suppressed = self._failure_lines.due(f"key {route} {kind}")
+        if suppressed is not None:
+            _log.info("A key looks %s", kind, extra={"route": route, "key": key_digest, "suppressed": suppressed})
+
+    def duplicate_seen(self, route: str, key_digest: str) -> None:
+        self._routes.get(route, self._other).duplicates.inc()
+        suppressed = self._failure_lines.due(f"duplicate {route}")
+        if suppressed is not None:
+            fields = {"route": route, "key": key_digest, "suppressed": suppressed}
+            _log.warning("A caller sent an equal request under another key shortly before", extra=fields)
+
     # ---- stores
 
     def store_operation(self, store: str, operation: str, seconds: float) -> None:

@@ -3,6 +3,7 @@
 from prometheus_client import Counter, Histogram
 
 from gateway.core.decision import Label
+from gateway.core.notice import Notice
 from gateway.core.policy import Route
 from gateway.observe import sets
 from gateway.observe.metrics import Families
@@ -15,6 +16,8 @@ class RouteSeries:
         self._families = families
         self._id = route_id
         self.in_flight = families.in_flight.labels(route_id)
+        self.duplicates = families.duplicates.labels(route_id)
+        self._notices: dict[str, Counter] = {}
         self.zombies = families.zombies.labels(route_id)
         self._decided: dict[tuple[str, Label], tuple[Counter, Histogram]] = {}
         self._settled: dict[tuple[str, str], Counter] = {}
@@ -25,6 +28,9 @@ class RouteSeries:
         policy = None if route is None else route.policy
         for mode, decision in sets.decisions_of(policy):
             self.decided(mode, decision)
+        if policy is not None:
+            for kind in Notice:
+                self._notices[kind.value] = self._families.key_notices.labels(self._id, kind.value)
         if route is not None:
             for settlement, reason in sets.settlements_of(route):
                 self._settled[settlement, reason] = self._families.settlements.labels(self._id, settlement, reason)
@@ -38,6 +44,11 @@ class RouteSeries:
             found = (requests, self._families.request_duration.labels(self._id, decision.value))
             self._decided[bounded, decision] = found
         return found
+
+    def key_noticed(self, kind: str) -> None:
+        """Count a key that looks like `kind`."""
+        found = self._notices.get(kind)
+        (found or self._families.key_notices.labels(self._id, sets.OTHER)).inc()
 
     def settled(self, settlement: str, reason: str) -> Counter:
         """The counter of attempts that were settled so."""

@@ -19,7 +19,7 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 """Classes of final upstream statuses; `none` when no response came."""
 
 STORE_OPERATIONS = {
-    "postgres": ("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "counts", "ready"),
+    "postgres": ("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts", "ready"),
     "redis": ("acquire", "get", "extend", "complete", "fill", "delete", "forget"),
 }
 STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")
@@ -34,6 +34,7 @@ _UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET, Label.REFUS
 _STATUS = "status_"
 STATUS_OTHER = "status_other"
 RESPONDED = "responded"
+HINTED = "hinted"
 SETTLEMENTS = {
     "complete": (RESPONDED,),
     "release": tuple(reason.value for reason in NotSentReason),
@@ -47,7 +48,7 @@ def decisions_of(policy: Policy | None) -> Iterator[tuple[str, Label]]:
     if policy is None:
         yield from ((OFF, decision) for decision in _UNGUARDED)
     else:
-        yield from ((ENFORCE, decision) for decision in Label)
+        yield from ((policy.mode.value, decision) for decision in Label)
         # What is refused before a request counts as guarded.
         yield OFF, Label.REFUSED_TARGET
         yield OFF, Label.REFUSED_REQUEST
@@ -58,9 +59,10 @@ def settlements_of(route: Route) -> Iterator[tuple[str, str]]:
     if route.policy is None:
         return
     yield "complete", RESPONDED
-    for reason in (*SETTLEMENTS["release"], *_statuses(route.policy.release_on), OTHER):
+    hinted = (HINTED,) if route.policy.hints else ()
+    for reason in (*SETTLEMENTS["release"], *hinted, *_statuses(route.policy.release_on), OTHER):
         yield "release", reason
-    for reason in (*SETTLEMENTS["doubt"], *_statuses(route.policy.doubt_on), OTHER):
+    for reason in (*SETTLEMENTS["doubt"], *hinted, *_statuses(route.policy.doubt_on), OTHER):
         yield "doubt", reason
 
 
@@ -74,7 +76,7 @@ def bounded_settlement(settlement: str, reason: str) -> tuple[str, str]:
     """Where a pair that the route's lists do not know is counted."""
     if settlement not in SETTLEMENTS:
         return OTHER, OTHER
-    if reason in SETTLEMENTS[settlement]:
+    if reason in SETTLEMENTS[settlement] or reason == HINTED:
         return settlement, reason
     return settlement, STATUS_OTHER if reason.startswith(_STATUS) else OTHER
 

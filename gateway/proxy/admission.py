@@ -1,23 +1,20 @@
-"""What can be judged from a request's head alone, before its body is read and before any store is touched. Pure."""
+"""What can be judged from a request before any store is touched: its key, its caller's fields, its size. Pure."""
 
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
-from gateway.core.key import Key, KeyInvalid, KeyMissing, find_key
-from gateway.core.model import RecordKey
-from gateway.core.policy import Policy
+from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, find_key_in, find_key_in_body
+from gateway.core.policy import BodyKey, HeaderKey, KeyPolicy, Policy, QueryKey, principal_headers
 from gateway.core.problems import Problem
-from gateway.core.scope import PrincipalMissing, find_scope
+from gateway.core.scope import PrincipalMissing, Scope, find_scope
 from gateway.engine.answers import Refused, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """A keyed request by a known caller: to be guarded."""
-
-    key: RecordKey
+class Later:
+    """The key is in the body, which has not been read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +22,80 @@ class Unkeyed:
     """No key, and the route does not ask for one: passes straight through."""
 
 
-Admission: TypeAlias = Admitted | Unkeyed | Reply
+Admission: TypeAlias = Key | Later | Unkeyed | Reply
 
 
-def admit(fields: Fields, policy: Policy, secret: bytes) -> Admission:
+def admit(fields: Fields, target: bytes, policy: Policy) -> Admission:
     """Judge a request's head. A `Reply` is a refusal: it is never stored and consumes no key."""
-    found = find_key(fields, policy.key)
+    place = policy.key.place
+    found: KeyFound | Later
+    match place:
+        case HeaderKey():
+            found = find_key(fields, policy.key)
+        case QueryKey():
+            found = find_key_in(target, policy.key)
+        case BodyKey():
+            found = Later()
+        case _:
+            assert_never(place)
+    return found if isinstance(found, Later) else judge(found, fields, policy)
+
+
+def known_by_fields(fields: Fields, policy: Policy, secret: bytes) -> Scope | Reply:
+    """The scope of a caller whom header fields tell."""
+    found = find_scope(fields, policy.scope, principal_headers(policy.principal), secret)
+    if isinstance(found, PrincipalMissing):
+        detail = f"This operation needs the {found.header} field, once, to identify the caller."
+        return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=detail))
+    return found
+
+
+def announced_too_large(fields: Fields, policy: Policy) -> bool:
+    """Whether the head alone says that the body is over the route's limit."""
+    announced = fields.first(b"content-length")
+    return announced is not None and announced.isdigit() and int(announced[:20]) > policy.limits.request_body
+
+
+def admit_body(body: bytes | None, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:
+    """Judge a key in the body, once that is read. None: it is too large to be looked into."""
+    if body is None:
+        return judge(KeyInvalid("The body is too large to be searched for a key."), fields, policy)
+    return judge(find_key_in_body(body, policy.key), fields, policy)
+
+
+def judge(found: KeyFound, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:
+    """What a key, or none, means for the request."""
     match found:
-        case Key(text):
-            pass
+        case Key():
+            return found
         case KeyMissing():
+            if (
+                fields.first(b"early-data") is not None
+            ):  # whatever it says (RFC 8470 section 5.1); without a record a replayed flight would run again (RFC 8470 section 5.2)
+                return Reply(Label.KEY_MISSING, Refused(Problem.TOO_EARLY))
             if not policy.key.required:
                 return Unkeyed()
-            detail = f"This operation needs an idempotency key. Send a fresh UUID in {policy.key.header} for each new operation."
+            detail = f"This operation needs an idempotency key. Send a fresh UUID in {_where(policy.key)} for each new operation."
             return Reply(Label.KEY_MISSING, Refused(Problem.KEY_MISSING, detail=detail))
         case KeyInvalid(detail):
             return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
         case _:
             assert_never(found)
-    scope = find_scope(fields, policy.scope, policy.principal, secret)
-    if isinstance(scope, PrincipalMissing):
-        detail = f"This operation needs the {scope.header} field, once, to identify the caller."
-        return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=detail))
-    announced = fields.first(b"content-length")
-    if announced is not None and announced.isdigit() and int(announced[:20]) > policy.limits.request_body:
-        return too_large(policy)
-    return Admitted(RecordKey(scope.id, text))
 
 
 def too_large(policy: Policy) -> Reply:
     """The refusal of a body over the route's limit."""
     detail = f"The request body may have at most {policy.limits.request_body} bytes here."
     return Reply(Label.BODY_TOO_LARGE, Refused(Problem.BODY_TOO_LARGE, detail=detail))
+
+
+def _where(key: KeyPolicy) -> str:
+    match key.place:
+        case HeaderKey(name):
+            return name
+        case QueryKey(name):
+            return f"the query parameter {name}"
+        case BodyKey(pointer):
+            return f"{pointer} of the JSON body"
+        case _:
+            assert_never(key.place)

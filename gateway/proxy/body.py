@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from aiohttp import ClientError, web
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.fingerprint import LARGE_BODY
+from gateway.core.multipart import parts_reader
 from gateway.engine.request import Held
 from gateway.ports import Body, Memory
 from gateway.wire import CONTINUE
@@ -35,6 +37,15 @@ class MemoryFull(Exception):
     """The process holds as much as it may: the body is not taken."""
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A whole body, what holds it, to be closed by its owner, and, of a spilled multipart body, the digest of its parts."""
+
+    body: bytes | Body
+    held: Held | None = None
+    parts: bytes | None = None
+
+
 class Counted:
     """Counted memory that one request holds."""
 
@@ -60,14 +71,14 @@ def expect_continue(request: BaseRequest, *, expected: bool) -> None:
         request.transport.write(CONTINUE)
 
 
-async def read_body(request: BaseRequest, limit: int, silence: float, memory: Memory) -> tuple[bytes | Body, Held | None]:
-    """The whole body, and what holds it, to be closed by its owner.
+async def read_body(request: BaseRequest, limit: int, silence: float, memory: Memory) -> Taken:
+    """The whole body.
 
     Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole, `ClientSilent` after `silence`
     seconds without a byte, `MemoryFull` if the process cannot hold it.
     """
     if not request.body_exists:
-        return b"", None
+        return Taken(b"")
     content = request.content
     body = b""
     pieces: list[bytes] = []
@@ -86,26 +97,31 @@ async def read_body(request: BaseRequest, limit: int, silence: float, memory: Me
                 return await _spill(request, limit, silence, memory, pieces)
             counted = counted or Counted(memory)
             counted.grow(len(body))
-    return body if size == len(body) else b"".join(pieces), counted
+    return Taken(body if size == len(body) else b"".join(pieces), counted)
 
 
-async def _spill(request: BaseRequest, limit: int, silence: float, memory: Memory, pieces: list[bytes]) -> tuple[Body, Held]:
-    """Go on reading into a file."""
+async def _spill(request: BaseRequest, limit: int, silence: float, memory: Memory, pieces: list[bytes]) -> Taken:
+    """Go on reading into a file, and judge what can only be judged while it comes."""
     content, spool = request.content, memory.spool()
+    parts = parts_reader(request.raw_headers)
     try:
         for piece in pieces:
             await spool.write(piece)
+            if parts is not None:
+                parts.feed(piece)
         pieces.clear()
         while not content.at_eof():
             piece = await _next(request, silence)
             if spool.length + len(piece) > limit:
                 raise BodyTooLarge
             await spool.write(piece)
+            if parts is not None:
+                parts.feed(piece)
         spool.end()
     except BaseException:
         spool.close()
         raise
-    return spool, spool
+    return Taken(spool, spool, None if parts is None else parts.digest())
 
 
 async def stream_body(request: BaseRequest, silence: float) -> AsyncIterator[bytes]:

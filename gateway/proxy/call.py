@@ -7,7 +7,10 @@ from aiohttp.web_request import BaseRequest
 
 from gateway.core.client_address import client_address
 from gateway.core.headers import Fields, Hop
+from gateway.core.policy import Policy
 from gateway.core.routes import split_target
+from gateway.engine.request import Held
+from gateway.ports import Body
 from gateway.proxy.body import expect_continue
 from gateway.proxy.client_connection import ClientConnection
 from gateway.proxy.routing import UNMATCHED, Routing
@@ -22,7 +25,8 @@ _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 class Call:
     """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way.
 
-    `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
+    `policy` is that of a guarded route, `key` the key's text. `body` is one that was read already, `held` what holds it, and `parts` as in
+    `gateway.proxy.body.Taken`. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
     """
 
     request: BaseRequest
@@ -34,6 +38,11 @@ class Call:
     route: str = UNMATCHED
     mode: str = "off"
     key_digest: str | None = None
+    policy: Policy | None = None
+    key: str | None = None
+    body: bytes | Body | None = None
+    held: Held | None = None
+    parts: bytes | None = None
     request_bytes: int = 0
     waited_for: bool = False
 

@@ -13,6 +13,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.problems import Problem
+from gateway.principal import certificate_subject
 from gateway.proxy.departure import FAREWELL, LINGER, Departing
 from gateway.proxy.limits import ClientLimits, Crowd, peer_address
 from gateway.proxy.refusals import Refusals
@@ -36,6 +37,7 @@ class ClientConnection(Departing):
         "_header_timeout",
         "_lost",
         "_refusals",
+        "_subject",
         "_tunnel",
         "_writer",
         "address",
@@ -49,10 +51,19 @@ class ClientConnection(Departing):
         self._entered = False
         self._lost: list[tuple[Callable[[], object], bool]] = []
         self._tunnel: ClientTunnel | None = None
+        self._subject: bytes | None = None
         self._writer: StreamWriter | None = StreamWriter(self, self._loop)  # of which answers use no more than `drain`
         self.address: str | None = None
 
     # ---- for the request's handler
+
+    @property
+    def certificate_subject(self) -> bytes | None:
+        """The subject of the client's certificate, read once; None without one."""
+        if self._subject is None:
+            connection = None if self._wire is None else self._wire.get_extra_info("ssl_object")
+            self._subject = certificate_subject(connection) or b""
+        return self._subject or None
 
     def on_lost(self, callback: Callable[[], object], *, streaming: bool = False) -> Callable[[], None]:
         """Have `callback` called once, when the connection is lost (soon, if it is already). Returns what calls that off.

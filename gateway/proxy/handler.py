@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from functools import partial
 from typing import assert_never
 
 from aiohttp import web
@@ -10,19 +9,16 @@ from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
-from gateway.core.model import Headers, RecordKey
-from gateway.core.policy import ForwardKey, Policy, Route
+from gateway.core.policy import Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Matched, NoRoute, RefusedTarget
-from gateway.core.scope import derived_key, key_digest
 from gateway.engine.answers import Refused, Relayed, Reply
 from gateway.engine.engine import Engine
-from gateway.engine.request import GuardedRequest
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
 from gateway.problem import ProblemWriter
-from gateway.proxy.admission import Admitted, Unkeyed, admit, too_large
-from gateway.proxy.body import BodyTooLarge, ClientGone, ClientSilent, MemoryFull, read_body
+from gateway.proxy.body import ClientGone, ClientSilent
 from gateway.proxy.call import Call
+from gateway.proxy.guard import Guard
 from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
 from gateway.proxy.presence import WhilePresent
@@ -52,11 +48,10 @@ class Proxy:
         memory: Memory,
     ) -> None:
         self._routing = routing
-        self._engine = engine
         self._observer = observer
         self._clock = clock
         self._randomness = randomness
-        self._memory = memory
+        self._guard = Guard(engine, observer, memory, self._pass)
         self._renderer = Renderer(problems, clock)
 
     def reconfigure(self, routing: Routing, problems: ProblemWriter) -> None:
@@ -134,7 +129,7 @@ class Proxy:
             case RefusedTarget():
                 return Reply(Label.REFUSED_TARGET, Refused(Problem.METHOD_REFUSED if method == "CONNECT" else Problem.TARGET_REFUSED))
             case Matched(route):
-                return await (self._pass(call, route) if route.policy is None else self._guard(call, route, route.policy))
+                return await (self._pass(call, route) if route.policy is None else self._guard.answer(call, route, route.policy))
             case _:
                 assert_never(matched)
 
@@ -142,49 +137,14 @@ class Proxy:
         wire = to_upstream(
             call.fields.lines, call.hop(), call.routing.kept.get(route.id, frozenset()), hops=hops_left(call.request.method, call.fields)
         )
-        with WhilePresent(call.connection):
-            reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
+        try:
+            with WhilePresent(call.connection):
+                reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
+        finally:
+            if call.held is not None:
+                call.held.close()
         self._observer.upstream_answered(route.id, reply.upstream_status, reply.upstream_seconds or 0.0)
         return reply
-
-    async def _guard(self, call: Call, route: Route, policy: Policy) -> Reply:
-        call.mode = "enforce"
-        admission = admit(call.fields, policy, call.routing.secret)
-        match admission:
-            case Admitted(key):
-                pass
-            case Unkeyed():
-                return await self._pass(call, route)
-            case Reply():
-                return admission
-            case _:
-                assert_never(admission)
-        call.key_digest = key_digest(call.routing.secret, key.scope_id, key.key)
-        if self._memory.full:
-            return _overloaded()
-        call.go_on()
-        try:
-            body, held = await read_body(call.request, policy.limits.request_body, call.routing.edge.body_timeout, self._memory)
-        except BodyTooLarge:
-            return too_large(policy)
-        except MemoryFull:
-            return _overloaded()
-        call.request_bytes = len(body) if isinstance(body, bytes) else body.length
-        return await self._engine.handle(
-            GuardedRequest(
-                call.request_id,
-                route.id,
-                route.upstream,
-                policy,
-                key,
-                call.request.method,
-                call.target,
-                call.fields.lines,
-                partial(_keyed_headers, call, route, policy, key),
-                body,
-                held,
-            )
-        )
 
     # ---- the end
 
@@ -221,22 +181,3 @@ class Proxy:
                 call.client(),
             )
         )
-
-
-def _overloaded() -> Reply:
-    return Reply(Label.OVERLOADED, Refused(Problem.OVERLOADED, retry_after=1))
-
-
-def _keyed_headers(call: Call, route: Route, policy: Policy, key: RecordKey) -> Headers:
-    """The fields for the upstream, with the key as `forward_key` says."""
-    kept, name, hop, hops = call.routing.kept[route.id], policy.key.header, call.hop(), hops_left(call.request.method, call.fields)
-    match policy.forward_key:
-        case ForwardKey.AS_RECEIVED:
-            return to_upstream(call.fields.lines, hop, kept, hops=hops)
-        case ForwardKey.NONE:
-            return to_upstream(call.fields.lines, hop, kept, frozenset({name.lower().encode()}), hops=hops)
-        case ForwardKey.DERIVED:
-            wire = to_upstream(call.fields.lines, hop, kept, frozenset({name.lower().encode()}), hops=hops)
-            return (*wire, (name.encode(), derived_key(call.routing.secret, key.scope_id, key.key)))
-        case _:
-            assert_never(policy.forward_key)

@@ -53,6 +53,8 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
     method = request.method.encode()
     announced = call.fields.first(b"content-length")
     length = int(announced) if announced is not None else None
+    if call.body is not None:
+        return _read_already(call, method, wire_headers)
     framed = False
     body: bytes | AsyncIterator[bytes] = b""
     if not request.body_exists:
@@ -72,6 +74,14 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
         upgrade=_upgrade(call),
         informational=partial(send_informational, request),
     )
+
+
+def _read_already(call: Call, method: bytes, headers: Headers) -> UpstreamRequest:
+    """A request whose body was read in search of a key."""
+    if isinstance(call.body, bytes):
+        return UpstreamRequest(method, call.target, headers, call.body, frame_empty=True, lasting=True)
+    assert call.body is not None
+    return UpstreamRequest(method, call.target, headers, call.body.pieces(), call.body.length, lasting=True)
 
 
 def _upgrade(call: Call) -> bytes | None:

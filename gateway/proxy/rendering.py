@@ -2,14 +2,18 @@
 
 from collections.abc import Awaitable
 from functools import partial
-from typing import assert_never
+from typing import assert_never, cast
 
+from gateway.core.decision import Label
+from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
 from gateway.core.framing import says_close
+from gateway.core.marks import DUPLICATE, EXPIRES, MARKS, STATUS, expires, expose, exposed, mark
 from gateway.core.model import Headers
+from gateway.core.policy import Mode, Policy
 from gateway.core.problems import Problem
 from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply, Switched
-from gateway.ports import Clock, Tunnel
+from gateway.ports import Body, Clock, Tunnel
 from gateway.problem import ProblemWriter
 from gateway.proxy.call import Call
 from gateway.proxy.head import METHODS
@@ -48,20 +52,43 @@ class Renderer:
         match answer:
             case Passed(status, reason, headers, body):
                 length = None if isinstance(body, bytes) else body.length
-                return self._wire(call, status, reason, _without_request_id(headers) + ours, body, length)
+                return self._wire(call, status, reason, self._first(headers, call, reply) + ours, body, length)
             case Relayed(status, reason, headers, length, body):
-                return self._wire(call, status, reason, _without_request_id(headers) + ours, body, length)
-            case Replayed(status, reason, headers, body, original):
-                marks = ((b"Idempotent-Replayed", b"true"), (b"Original-Request", original.encode()))
-                length = None if isinstance(body, bytes) else body.length
-                return self._wire(call, status, reason, headers + marks + ours, body, length)
+                return self._wire(call, status, reason, self._first(headers, call, reply) + ours, body, length)
+            case Replayed():
+                return self._replay(answer, call, reply, ours)
             case Switched(_, reason, headers, tunnel):
                 upgrade: Headers = ((b"Upgrade", b"websocket"),)
                 return WireTunnel(reason, _without_request_id(headers) + ours + upgrade, partial(_join, call, tunnel))
             case Refused():
-                return self._refusal(answer, call, ours)
+                return self._refusal(answer, call, reply, ours)
             case _:
                 assert_never(answer)
+
+    def _first(self, headers: Headers, call: Call, reply: Reply) -> Headers:
+        """The fields of an answer that comes from the upstream."""
+        fields = _without_request_id(headers)
+        if call.policy is None or call.policy.mode is Mode.OBSERVE:
+            return fields
+        if reply.label in {Label.EXECUTE, Label.EXECUTE_RETRY}:
+            fields = mark_first(fields, call.policy.dialect, values_of(call, reply))
+        return marked(fields, call.policy, reply)
+
+    def _replay(self, answer: Replayed, call: Call, reply: Reply, ours: Headers) -> WireResponse:
+        policy = call.policy
+        assert policy is not None, "only guarded routes replay"
+        whole = answer.body if isinstance(answer.body, bytes) else None
+        values = values_of(call, reply)
+        conflict = conflict_answer(policy.dialect, answer.status, whole)
+        if conflict is not None:
+            template, stored = conflict
+            date = self._clock.http_date()
+            status, headers, body = render(template, {**values, **stored, "date": date.decode()})
+            fields = marked(headers, policy, reply) + ours + ((b"Date", date),)
+            return self._wire(call, status, reason_of(status), fields, body, None)
+        length = None if whole is not None else cast("Body", answer.body).length
+        fields = marked(mark_replay(answer.headers, policy.dialect, values), policy, reply)
+        return self._wire(call, answer.status, answer.reason, fields + ours, answer.body, length)
 
     def _wire(self, call: Call, status: int, reason: bytes, headers: Headers, body: bytes | Pieces, length: int | None) -> WireResponse:
         return WireResponse(
@@ -72,23 +99,64 @@ class Renderer:
         """Whether this answer is the last one, also where aiohttp does not see it: it lets `keep-alive` win in HTTP/1.0."""
         return self.closing or (call.request.version.minor == 0 and says_close(call.fields))
 
-    def _refusal(self, refused: Refused, call: Call, ours: Headers) -> WireResponse:
-        status, headers, body = self.problems.render(
-            refused.problem,
-            request_id=call.request_id,
-            status=refused.status,
-            retry_after=refused.retry_after,
-            detail=refused.detail,
-            members=refused.members,
-        )
-        more: Headers = ((b"Date", self._clock.http_date()),)
+    def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: Headers) -> WireResponse:
+        policy, date = call.policy, self._clock.http_date()
+        template = None if policy is None else answer_to(policy.dialect, refused.problem)
+        if template is not None:
+            values = {**values_of(call, reply), "date": date.decode()}
+            status, headers, body = render(template, values, None if refused.problem is Problem.KEY_REUSED else refused.status)
+        else:
+            status, headers, body = self.problems.render(
+                refused.problem,
+                request_id=call.request_id,
+                status=refused.status,
+                retry_after=refused.retry_after,
+                detail=refused.detail,
+                members=refused.members,
+                challenges=refused.challenges,
+            )
+        more: Headers = () if any(name.lower() == b"date" for name, _ in headers) else ((b"Date", date),)
         if status == 405:
             more += ((b"Allow", METHODS),)
+        if policy is not None:
+            headers = marked(headers, policy, reply)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
-        return WireResponse(
-            status, reason_of(status), headers + ours + more, body, close=close, send_timeout=call.routing.edge.send_timeout
-        )
+        send_timeout = call.routing.edge.send_timeout
+        return WireResponse(status, reason_of(status), headers + ours + more, body, close=close, send_timeout=send_timeout)
+
+
+def values_of(call: Call, reply: Reply) -> dict[str, str]:
+    """What a dialect's placeholders stand for in this answer."""
+    answer = reply.answer
+    values = {"key": call.key or "", "request_id": call.request_id, "original_request": call.request_id}
+    if reply.expires_at_us is not None:
+        values["expires"] = expires(reply.expires_at_us).decode()
+    match answer:
+        case Replayed():
+            values["original_request"], values["original_status"] = answer.original_request, str(answer.status)
+        case Refused():
+            values["detail"] = answer.detail or answer.problem.value.detail
+            values["retry_after"] = "" if answer.retry_after is None else str(answer.retry_after)
+            values["original_request"] = answer.original_request or ""
+            values["original_status"] = str(answer.members.get("original_status", ""))
+        case _:
+            pass
+    return values
+
+
+def marked(headers: Headers, policy: Policy, reply: Reply) -> Headers:
+    """With what the route wants its clients to be told of their keys, and browsers to be shown."""
+    if policy.status_fields or policy.mark_duplicates:
+        headers = tuple([field for field in headers if field[0].lower() not in MARKS])
+    said = mark(reply.label) if policy.status_fields else None
+    if said is not None:
+        headers += ((STATUS, said.value.encode()),)
+    if policy.status_fields and reply.expires_at_us is not None:
+        headers += ((EXPIRES, expires(reply.expires_at_us)),)
+    if policy.mark_duplicates and reply.duplicate:
+        headers += ((DUPLICATE, b"true"),)
+    return expose(headers, exposed(policy)) if policy.expose_headers else headers
 
 
 def _join(call: Call, tunnel: Tunnel) -> Awaitable[int]:

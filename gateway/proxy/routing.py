@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
-from gateway.core.policy import Route
+from gateway.core.policy import Route, principal_headers
 from gateway.core.routes import RouteTable
 from gateway.ports import Upstream
+from gateway.principal import Identifier
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -38,6 +39,7 @@ class Routing:
     trusted_proxies: tuple[Network, ...] = ()
     kept: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     edge: Edge = field(default_factory=Edge)
+    identifier: Identifier | None = None
 
     def trusts(self, peer: str) -> bool:
         """Whether `peer` may speak for the client behind it. A peer without an address (a unix socket) is on this host, yet not trusted."""
@@ -56,14 +58,20 @@ def trusted(peer: str, networks: tuple[Network, ...]) -> bool:
 
 
 def make_routing(
-    routes: tuple[Route, ...], upstreams: Mapping[str, Upstream], secret: bytes, trusted_proxies: tuple[Network, ...], edge: Edge
+    routes: tuple[Route, ...],
+    upstreams: Mapping[str, Upstream],
+    secret: bytes,
+    trusted_proxies: tuple[Network, ...],
+    edge: Edge,
+    identifier: Identifier | None = None,
 ) -> Routing:
     """Compile a route map."""
     kept = {
         route.id: frozenset(
-            name.lower().encode() for name in (route.policy.key.header, *route.policy.principal, *route.policy.fingerprint.headers)
+            name.lower().encode()
+            for name in (route.policy.key.header, *principal_headers(route.policy.principal), *route.policy.fingerprint.headers)
         )
         for route in routes
         if route.policy is not None
     }
-    return Routing(RouteTable(routes), upstreams, secret, trusted_proxies, kept, edge)
+    return Routing(RouteTable(routes), upstreams, secret, trusted_proxies, kept, edge, identifier)

@@ -2,7 +2,8 @@
 
 * The sweeper turns lapsed leases into `unknown`. Each is logged and counted: a worker died, or lost Postgres for longer than a lease. After
   (re)connecting it waits one lease first, so that owners who outlived an outage can renew.
-* The reaper deletes expired `completed` and `failed_retryable` records. It never touches `in_progress` or `unknown`.
+* The reaper deletes expired records, leaves tombstones and archived records where their routes said so, and purges those in their turn. It
+  never touches what is in progress or, on a route that enforces, in doubt.
 * The counter reads the figures for the gauges.
 """
 
@@ -66,14 +67,14 @@ class Background:
                 return total
 
     async def reap(self) -> int:
-        """One reaping, in batches until nothing expired is left. Returns how many records were deleted."""
+        """One reaping, then one purge, in batches until nothing is left of either. Returns how many records were reaped."""
         total = 0
-        while True:
-            count = await self._maintenance.reap(BATCH)
+        while count := await self._maintenance.reap(BATCH):
             self._observer.reaped(count)
             total += count
-            if count < BATCH:
-                return total
+        while await self._maintenance.purge(BATCH):
+            pass
+        return total
 
     async def count(self) -> int:
         self._observer.counted(await self._maintenance.counts())

@@ -12,6 +12,7 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.tools import Tools
 from gateway.observe.observer import MetricsObserver
 from gateway.ports import Store
+from gateway.principal import Identifier, PrincipalError
 from gateway.problem import ProblemWriter
 from gateway.proxy.handler import Proxy
 from gateway.proxy.limits import ClientLimits
@@ -26,7 +27,7 @@ from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock, SystemRandomness
-from gateway.tls import TlsError
+from gateway.tls import TlsError, client_context
 from gateway.upstream import Balancer
 
 _RESTART = ("listen", "workers", "postgres", "redis", "digest_secret", "access_log", "memory")
@@ -49,6 +50,7 @@ class Gateway:
     proxy: Proxy
     upstreams: Mapping[str, Balancer]
     fingerprints: Fingerprints
+    identifier: Identifier
     memory: MemoryBudget
     retired: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -62,35 +64,37 @@ class Gateway:
             return objections
         try:
             fresh = make_upstreams(_changed_upstreams(self.config, config), self._target_changed)
-        except TlsError as error:
+            upstreams = {name: fresh.get(name) or self.upstreams[name] for name in config.upstreams}
+            identifier = make_identifier(config, upstreams, self.identifier)
+        except (TlsError, PrincipalError) as error:
             return [str(error)]
         drifts = await self.registry.register(scope_claims(config), policy_claims(config), accept_change=False)
         if drifts:
             return list(drifts)
         old = self.upstreams
-        self.upstreams = {name: fresh.get(name) or old[name] for name in config.upstreams}
+        before, self.identifier = self.identifier, identifier
+        self.upstreams = upstreams
         self.observer.update_targets({name: config.upstreams[name].targets for name in fresh})
         self.observer.update_routes(config.routes)
         self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
         self.engine.reconfigure(self.upstreams, self.fingerprints)
-        self.proxy.reconfigure(make_map(config, self.upstreams), ProblemWriter(config.problem_base))
+        self.proxy.reconfigure(make_map(config, self.upstreams, identifier), ProblemWriter(config.problem_base))
         self.config = config
-        self._retire([upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream])
+        self._retire([upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream], before)
         return []
 
     def _target_changed(self, upstream: str, target: str, healthy: bool) -> None:  # noqa: FBT001 - the balancer's way to tell
         self.observer.target_changed(upstream, target, healthy=healthy)
 
-    def _retire(self, upstreams: Sequence[Balancer]) -> None:
+    def _retire(self, upstreams: Sequence[Balancer], identifier: Identifier) -> None:
         """Close what the new map no longer uses, once requests that were matched against the old one have had time to begin."""
 
         async def close() -> None:
             await asyncio.sleep(60)
-            await asyncio.gather(*(upstream.close() for upstream in upstreams))
+            await asyncio.gather(identifier.close(), *(upstream.close() for upstream in upstreams))
 
-        if upstreams:
-            self.retired = [task for task in self.retired if not task.done()]
-            self.retired.append(asyncio.get_running_loop().create_task(close(), name="retired-upstreams"))
+        self.retired = [task for task in self.retired if not task.done()]
+        self.retired.append(asyncio.get_running_loop().create_task(close(), name="retired-upstreams"))
 
     async def close(self) -> None:
         """Close everything that the process holds, stores last. A drain has come before; what one that failed has left is cut here."""
@@ -98,7 +102,7 @@ class Gateway:
         for task in self.retired:
             task.cancel()
         await asyncio.gather(*self.retired, return_exceptions=True)
-        await asyncio.gather(*(upstream.close() for upstream in self.upstreams.values()))
+        await asyncio.gather(self.identifier.close(), *(upstream.close() for upstream in self.upstreams.values()))
         if self.tiered is not None:
             await self.tiered.close(1.0)
         if self.link is not None:
@@ -108,7 +112,10 @@ class Gateway:
 
 
 def assemble(config: Config) -> Gateway:
-    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop. Raises `TlsError`."""
+    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop.
+
+    Raises `TlsError` and `PrincipalError`.
+    """
     clock, randomness = SystemClock(), SystemRandomness()
     observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
     authority = make_authority(config, observer)
@@ -121,10 +128,17 @@ def assemble(config: Config) -> Gateway:
     )
     upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
+    identifier = make_identifier(config, upstreams)
     fingerprints = make_fingerprints(config, registry)
     engine = Engine(Tools(store, clock, randomness, observer, keeper, memory), upstreams, fingerprints)
     proxy = Proxy(
-        make_map(config, upstreams), engine, observer, clock, randomness, problems=ProblemWriter(config.problem_base), memory=memory
+        make_map(config, upstreams, identifier),
+        engine,
+        observer,
+        clock,
+        randomness,
+        problems=ProblemWriter(config.problem_base),
+        memory=memory,
     )
     gateway = Gateway(
         config=config,
@@ -146,6 +160,7 @@ def assemble(config: Config) -> Gateway:
         proxy=proxy,
         upstreams=upstreams,
         fingerprints=fingerprints,
+        identifier=identifier,
         memory=memory,
     )
     return gateway
@@ -163,11 +178,16 @@ def make_authority(config: Config, observer: MetricsObserver | None = None) -> P
     )
 
 
-def make_map(config: Config, upstreams: Mapping[str, Balancer]) -> Routing:
+def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
+    """Who tells callers apart. Raises `PrincipalError`."""
+    return Identifier(guarded(config), upstreams, SystemClock(), tls=client_context(None), before=before)
+
+
+def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Identifier) -> Routing:
     """The compiled route map."""
     client = config.client
     edge = Edge(config.name.encode(), config.forwarded, config.proxy_status, client.body_timeout, client.send_timeout)
-    return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies, edge)
+    return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies, edge, identifier)
 
 
 def make_limits(config: Config) -> ClientLimits:

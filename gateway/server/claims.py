@@ -5,11 +5,13 @@ A changed claim while live records exist would move retries into another namespa
 
 import re
 from collections.abc import Iterator
+from typing import assert_never
 
 from gateway.config import Config
 from gateway.core.fingerprint import VERSION, policy_digest, policy_text
-from gateway.core.policy import Policy, Route
-from gateway.core.scope import NO_PRINCIPAL, secret_check_value
+from gateway.core.policy import BodyKey, HeaderKey, KeyPlace, Policy, QueryKey, Route
+from gateway.core.scope import secret_check_value
+from gateway.principal import claim_text
 from gateway.store.postgres import ScopeClaim
 from gateway.store.postgres.registry import GuardedRoute, routes_text
 
@@ -45,6 +47,18 @@ def _guarded_routes(route: Route) -> list[GuardedRoute]:
 
 def _claim(policy: Policy, secret: bytes, routes: str) -> ScopeClaim:
     """Canonical, and words that a message can show: a comma is in no header name."""
-    principal = f"header {', '.join(name.lower() for name in policy.principal)}" if policy.principal else NO_PRINCIPAL
-    key = f"header {policy.key.header.lower()}, {policy.key.mode.value}"
+    principal = claim_text(policy)
+    key = f"{_place(policy.key.place)}, {policy.key.mode.value}" + (", letter case aside" if policy.key.fold_case else "")
     return ScopeClaim(policy.scope, principal, key, secret_check_value(secret), routes)
+
+
+def _place(place: KeyPlace) -> str:
+    match place:
+        case HeaderKey(name):
+            return f"header {name.lower()}"
+        case QueryKey(name):
+            return f"query parameter {name}"
+        case BodyKey(pointer):
+            return f"body {pointer}"
+        case _:
+            assert_never(place)

@@ -25,6 +25,7 @@ from gateway.admin import AdminPorts, make_admin, start_admin
 from gateway.config import Admin, Config, ConfigErrors, UnixListener, load, redact
 from gateway.observe import logs
 from gateway.ports import StoreUnavailable
+from gateway.principal import PrincipalError
 from gateway.problem import ProblemWriter
 from gateway.proxy.listener import ProxyServer
 from gateway.proxy.routing import trusted
@@ -136,7 +137,7 @@ class _Process:
         try:
             gateway = assemble(self._config)
             self._tls = _Contexts.of(self._config, private_admin=self._worker is not None)
-        except TlsError as error:
+        except (TlsError, PrincipalError) as error:
             _log.error("%s", error)
             return EXIT_CONFIG
         self._watch_signals(gateway)

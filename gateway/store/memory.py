@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from uuid import UUID, uuid4
+from dataclasses import replace
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse
-from gateway.ports import Counts, Settled, Swept, Transition
+from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.ports import Counts, Retention, Settled, Swept, Transition
+from gateway.store.memory_rows import Grave, Row, microseconds, new_life, report
 
 _LIVE_STATES = (Status.IN_PROGRESS, Status.UNKNOWN)
 
@@ -15,96 +15,32 @@ def _boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One record. Instants are readings of the store's clock."""
-
-    record_id: UUID
-    version: int
-    status: Status
-    fingerprint: Fingerprint
-    owner: bytes
-    attempt: int
-    route_id: str
-    request_id: str
-    max_execution: float
-    reconcilable: bool
-    locked_until: float | None = None
-    reconcile_after: float | None = None
-    unknown_since: float | None = None
-    dead_lettered: bool = False
-    expires_at: float | None = None
-    last_error_code: str | None = None
-    response: StoredResponse | None = None
-
-    def lease_live(self, now: float) -> bool:
-        return self.locked_until is not None and self.locked_until > now
-
-    def expired(self, now: float) -> bool:
-        return self.expires_at is not None and self.expires_at <= now
-
-    def same_policy(self, fingerprint: Fingerprint) -> bool:
-        return (self.fingerprint.version, self.fingerprint.policy) == (fingerprint.version, fingerprint.policy)
-
-    def leased(self, now: float, duration: float) -> "_Row":
-        """In progress, with a lease of `duration` from `now`."""
-        until = now + duration
-        return replace(
-            self,
-            version=self.version + 1,
-            status=Status.IN_PROGRESS,
-            locked_until=until,
-            reconcile_after=until + self.max_execution,
-            expires_at=None,
-        )
-
-    def doubted(self, now: float, reason: str) -> "_Row":
-        """Unknown, for `reason`; a dead letter at once when nobody can find out."""
-        return replace(
-            self,
-            version=self.version + 1,
-            status=Status.UNKNOWN,
-            last_error_code=reason,
-            locked_until=None,
-            unknown_since=now,
-            dead_lettered=not self.reconcilable,
-        )
-
-    def ended(self, status: Status, expires_at: float) -> "_Row":
-        return replace(
-            self,
-            version=self.version + 1,
-            status=status,
-            locked_until=None,
-            reconcile_after=None,
-            unknown_since=None,
-            dead_lettered=False,
-            expires_at=expires_at,
-        )
-
-
 class MemoryStore:
     """Records in a dict. `now` is the store's clock and `boottime` the holder's, both in seconds; transitions never await."""
 
     def __init__(self, now: Callable[[], float], boottime: Callable[[], float] = _boottime) -> None:
         self._now = now
         self._boottime = boottime
-        self._rows: dict[RecordKey, _Row] = {}
+        self._rows: dict[RecordKey, Row] = {}
+        self._graves: dict[bytes, Grave] = {}
+        self._archive: list[tuple[float, Record]] = []
 
     def now_us(self) -> int | None:
-        return _microseconds(self._now())
+        return microseconds(self._now())
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         started, now = self._boottime(), self._now()
         row = self._rows.get(intent.key)
-        if row is None:
-            row = _new_life(intent, version=0).leased(now, intent.lease)
+        if row is None and intent.gone_for is not None and (tombstone := self._tombstone(intent.key, now)) is not None:
+            return tombstone
+        if row is None or row.yields_to(intent):
+            row = new_life(intent, now, version=0 if row is None else row.version).leased(now, intent.lease)
             self._rows[intent.key] = row
         elif row.owner == intent.owner and row.status is Status.IN_PROGRESS and row.lease_live(now):
             assert row.locked_until is not None
             started += min(row.locked_until - now - intent.lease, 0.0)  # this statement landed before: its lease began then
         else:
-            return _report(intent.key, row, now)
+            return report(intent.key, row, now)
         return Lease(intent.key, row.record_id, intent.owner, row.attempt, started, intent.lease)
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
@@ -112,10 +48,10 @@ class MemoryStore:
         row = self._exactly(found)
         if row is None or found.expired != row.expired(now):
             return None
-        if found.expired:
-            taken = _new_life(intent, row.version)
+        if found.expired and (row.status not in _LIVE_STATES or row.yields_to(intent)):
+            taken = new_life(intent, now, row.version)
         elif row.status is Status.FAILED_RETRYABLE and (row.fingerprint == intent.fingerprint or not row.same_policy(intent.fingerprint)):
-            taken = replace(_new_life(intent, row.version), record_id=row.record_id, attempt=row.attempt + 1)
+            taken = replace(new_life(intent, row.born, row.version), record_id=row.record_id, attempt=row.attempt + 1)
             taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code)
         else:
             return None
@@ -131,27 +67,27 @@ class MemoryStore:
 
     async def find(self, key: RecordKey) -> Record | None:
         row = self._rows.get(key)
-        return None if row is None else _report(key, row, self._now())
+        return None if row is None else report(key, row, self._now())
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         row = self._rows.get(lease.key)
         if row is None or row.owner != lease.owner:
             return _refused(row)
         if row.status is not Status.COMPLETED:
-            row = replace(row.ended(Status.COMPLETED, self._now() + retention), response=response)
+            row = replace(row.ended(Status.COMPLETED, self._now(), retention), response=response)
             self._rows[lease.key] = row
-            return Settled(Transition.DONE, _microseconds(row.expires_at))
+            return Settled(Transition.DONE, microseconds(row.expires_at))
         stored = row.response
         if stored is not None and (stored.status, stored.body_digest) == (response.status, response.body_digest):
-            return Settled(Transition.ALREADY, _microseconds(row.expires_at))
+            return Settled(Transition.ALREADY, microseconds(row.expires_at))
         return Settled(Transition.STALE)
 
-    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         row = self._rows.get(lease.key)
         if row is None or row.owner != lease.owner:
             return _refused(row)
         if row.status in _LIVE_STATES:
-            released = row.ended(Status.FAILED_RETRYABLE, self._now() + retention)
+            released = row.ended(Status.FAILED_RETRYABLE, self._now(), retention)
             self._rows[lease.key] = replace(released, last_error_code=reason)
             return Settled(Transition.DONE)
         return Settled(Transition.ALREADY if row.status is Status.FAILED_RETRYABLE else Transition.STALE)
@@ -187,14 +123,27 @@ class MemoryStore:
 
     async def reap(self, limit: int) -> int:
         now = self._now()
-        expired = [key for key, row in self._rows.items() if row.expired(now)][:limit]
+        expired = [key for key, row in self._rows.items() if row.reapable(now)][:limit]
         for key in expired:
-            del self._rows[key]
+            self._bury(key, self._rows.pop(key), now)
         return len(expired)
 
+    async def purge(self, limit: int) -> int:
+        now = self._now()
+        graves = [digest for digest, grave in self._graves.items() if grave.expires_at <= now][:limit]
+        for digest in graves:
+            del self._graves[digest]
+        over = [kept for kept in self._archive if kept[0] <= now][:limit]
+        self._archive = [kept for kept in self._archive if kept not in over]
+        return len(graves) + len(over)
+
+    def archived(self) -> list[Record]:
+        """What the archive holds, each record as it was when it was reaped."""
+        return [record for _, record in self._archive]
+
     async def counts(self) -> Counts:
-        states = [row.status for row in self._rows.values()]
-        doubted = [row.unknown_since for row in self._rows.values() if row.unknown_since is not None]
+        states = [row.status for row in self._rows.values() if row.status is not Status.UNKNOWN or not row.observed]
+        doubted = [row.unknown_since for row in self._rows.values() if row.unknown_since is not None and not row.observed]
         return Counts(
             in_progress=states.count(Status.IN_PROGRESS),
             completed=states.count(Status.COMPLETED),
@@ -204,55 +153,27 @@ class MemoryStore:
             unknown_oldest_age=self._now() - min(doubted) if doubted else 0.0,
         )
 
-    def _exactly(self, found: Record) -> _Row | None:
+    def _tombstone(self, key: RecordKey, now: float) -> Tombstone | None:
+        grave = self._graves.get(key.lookup_digest())
+        if grave is None or grave.expires_at <= now:
+            return None
+        return Tombstone(key, grave.route_id, grave.expires_at - now, round(grave.expires_at * 1_000_000))
+
+    def _bury(self, key: RecordKey, row: Row, now: float) -> None:
+        """Leave what the retention of a deleted row says."""
+        assert row.expires_at is not None
+        if row.gone_for is not None:
+            digest, until = key.lookup_digest(), row.expires_at + row.gone_for
+            older = self._graves.get(digest)
+            self._graves[digest] = Grave(row.route_id, until if older is None else max(until, older.expires_at))
+        if row.keep_for is not None:
+            self._archive.append((row.expires_at + row.keep_for, report(key, row, now)))
+
+    def _exactly(self, found: Record) -> Row | None:
         """The row, if it is still the one that was found."""
         row = self._rows.get(found.key)
         return row if row is not None and (row.record_id, row.version) == (found.record_id, found.version) else None
 
 
-def _new_life(intent: Intent, version: int) -> _Row:
-    return _Row(
-        record_id=uuid4(),
-        version=version,
-        status=Status.IN_PROGRESS,
-        fingerprint=intent.fingerprint,
-        owner=intent.owner,
-        attempt=1,
-        route_id=intent.route_id,
-        request_id=intent.request_id,
-        max_execution=intent.max_execution,
-        reconcilable=intent.reconcilable,
-    )
-
-
-def _refused(row: _Row | None) -> Settled:
+def _refused(row: Row | None) -> Settled:
     return Settled(Transition.MISSING if row is None else Transition.STALE)
-
-
-def _report(key: RecordKey, row: _Row, now: float) -> Record:
-    return Record(
-        key=key,
-        record_id=row.record_id,
-        version=row.version,
-        status=row.status,
-        fingerprint=row.fingerprint,
-        owner=row.owner,
-        attempt=row.attempt,
-        request_id=row.request_id,
-        lease_live=row.lease_live(now),
-        expired=row.expired(now),
-        dead_lettered=row.dead_lettered,
-        reconcile_in=_left(row.reconcile_after, now),
-        expires_in=_left(row.expires_at, now),
-        expires_at_us=_microseconds(row.expires_at),
-        last_error_code=row.last_error_code,
-        response=row.response,
-    )
-
-
-def _left(instant: float | None, now: float) -> float | None:
-    return None if instant is None else max(instant - now, 0.0)
-
-
-def _microseconds(instant: float | None) -> int | None:
-    return None if instant is None else round(instant * 1_000_000)

@@ -15,6 +15,9 @@ Theory of operation. The authority decides; Redis only ever says what is already
   is no estimate yet, Redis answers no replay. The host's wall clock is never read.
 * **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays and leases that Redis
   holds still answer; everything else raises, and a lease set for it is taken back.
+* **Tombstones** are not in Redis: nothing would be gained. That there is none, which every new key needs to hear, only the authority can
+  say; and whom a tombstone refuses is not in a hurry. So no entry can outlive a tombstone, or must be found when an operator frees a key.
+* **Observing intents** neither read nor write Redis: a lease of theirs there would be a reason to refuse an enforcing one.
 * Redis leases are short. `tick` extends those of attempts that outlive half of theirs, and only as long as the attempt's lease at the
   authority may be trusted.
 """
@@ -24,8 +27,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import Clock, Settled, Store, StoreObserver, StoreUnavailable, Transition
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.ports import Clock, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
@@ -79,7 +82,7 @@ class TieredStore:
         self._writes = Writeback(clock, self._observer)
         self._held: dict[bytes, _Held] = {}
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         """As `Store.reserve`, except for what Redis does not know of a record that nobody can claim, lapse or resolve as it stands.
 
         * `in_progress`: only `key`, `status`, `fingerprint`, `owner` and `lease_live` are facts; `record_id` is the nil UUID, `version` and
@@ -102,6 +105,8 @@ class TieredStore:
                     self._held[intent.owner] = held
                 case Record():
                     self._correct(held, found)
+                case Tombstone():
+                    self._delete(held)
         return found
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
@@ -116,7 +121,7 @@ class TieredStore:
         """As `Store.find`: always the authority, since what is found may fence a write by its version."""
         return await self._authority.find(key)
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         """As `Store.complete`. Redis follows in the background."""
         settled = await self._authority.complete(lease, response, retention)
         held = self._held.pop(lease.owner, None)
@@ -132,7 +137,7 @@ class TieredStore:
                     self._delete(held)
         return settled
 
-    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         """As `Store.release`. Redis follows in the background."""
         settled = await self._authority.release(lease, reason, retention)
         self._let_go(lease.owner)
@@ -180,7 +185,7 @@ class TieredStore:
     async def _ask(self, intent: Intent) -> Record | _Held | None:
         """What Redis knows for certain, or my lease there if it is acknowledged, or None."""
         lookup = intent.key.lookup_digest()
-        if self._writes.pending(lookup):
+        if intent.observed or self._writes.pending(lookup):
             return None
         ttl = min(self._lease_ttl, intent.lease / 2)
         value = encode_lease(lookup, intent.fingerprint, intent.owner)

@@ -9,13 +9,14 @@ import pytest
 
 from gateway import __version__
 from gateway.config import json_schema
+from gateway.dialects import names, text_of
 from tests.cli.support import LEAST, MODULE, run, write
 
-COMMANDS = ["dev", "serve", "check", "migrate", "schema", "version"]
+COMMANDS = ["dev", "serve", "check", "migrate", "schema", "dialects", "version"]
 HEAVY = ["aiohttp", "asyncpg", "redis", "yaml", "uvloop", "asyncio"]
 
 
-@pytest.mark.parametrize("command", ["dev", "serve", "check", "migrate", "schema"])
+@pytest.mark.parametrize("command", ["dev", "serve", "check", "migrate", "schema", "dialects"])
 def test_help_teaches_with_an_example(command: str) -> None:
     """Each command's help shows how it is called."""
     done = run(command, "--help")
@@ -107,6 +108,8 @@ USAGE = [
     pytest.param(["serve", "--config", "x", "--workers", "0"], "Invalid value for '--workers'", id="workers"),
     pytest.param(["dev", "--port", "70000"], "Invalid value for '--port'", id="port"),
     pytest.param(["srve"], "No such command 'srve'", id="command"),
+    pytest.param(["dialects", "strip-v1"], "No such dialect 'strip-v1'. Did you mean 'stripe-v1'?", id="dialect"),
+    pytest.param(["dialects", "../dialects/ietf"], "No such dialect '../dialects/ietf'.", id="dialect-path"),
     pytest.param(["check", "--confg", "x"], "No such option '--confg'", id="option"),
 ]
 
@@ -124,6 +127,31 @@ def test_the_schema_is_data() -> None:
     done = run("schema")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out) == json.loads(json.dumps(json_schema()))
+
+
+def test_dialects_are_listed() -> None:
+    """One line each, as data."""
+    done = run("dialects")
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[0] for line in done.out.splitlines()] == ["DIALECT", *names()]
+
+
+@pytest.mark.parametrize("name", ["ietf", "stripe-v1"])
+def test_a_dialect_is_printed_as_it_was_written(tmp_path: Path, name: str) -> None:
+    """Comments and all; what is printed is a dialect that a route can name."""
+    done = run("dialects", name)
+    assert (done.code, done.out, done.err) == (0, text_of(name), "")
+    (tmp_path / "own.yaml").write_text(done.out)
+    path = write(tmp_path, LEAST.replace("{principal", "{dialect: ./own.yaml, principal"))
+    assert run("check", "--config", path).code == 0
+
+
+def test_a_mistake_in_a_dialect_exits_with_78(tmp_path: Path) -> None:
+    """It is told with the dialect's own file and line."""
+    (tmp_path / "own.yaml").write_text(text_of("ietf").replace("replay: verbatim", "replay: verbtim"))
+    done = run("check", "--config", write(tmp_path, LEAST.replace("{principal", "{dialect: ./own.yaml, principal")))
+    line = text_of("ietf").splitlines().index("replay: verbatim") + 1
+    assert (done.code, done.out, done.err) == (78, "", f"{tmp_path}/own.yaml:{line}:9: replay: must be verbatim or conflict\n")
 
 
 def test_migrations_can_be_printed_without_a_configuration() -> None:

@@ -47,7 +47,7 @@ LINES = [
     ),
     pytest.param(
         "memory: {total: 16MiB}",
-        "11:17: memory.total: memory.total, 16MiB, is less than 4 times the response_body of route `charge`, 8MiB: "
+        "11:17: memory.total: 16MiB is less than 4 times the response_body of route `charge`, 8MiB: "
         "a few such bodies fill it, then work gets 503; 32MiB or more would do",
         id="memory",
     ),
@@ -57,6 +57,19 @@ LINES = [
         "128MiB: a few such bodies fill it, then work gets 503; 512MiB or more would do",
         id="limit",
     ),
+    pytest.param(
+        "trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]",
+        "11:18: trusted_proxies: 0.0.0.0/0 is everybody: each client is believed about who it is, whatever it writes; "
+        "name the networks of the proxies in front",
+        id="everybody",
+    ),
+    pytest.param(
+        "trusted_proxies: ['::/0']",
+        "11:18: trusted_proxies: ::/0 is everybody: each client is believed about who it is, whatever it writes; "
+        "name the networks of the proxies in front",
+        id="everybody-ipv6",
+    ),
+    pytest.param("trusted_proxies: [0.0.0.0/1]", None, id="half-of-everybody"),
     pytest.param("forwarded: none", None, id="forwarded-none-alone"),
     pytest.param("memory: {total: 32MiB}", None, id="memory-enough"),
     pytest.param("      stream: true", None, id="stream"),

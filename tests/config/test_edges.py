@@ -53,6 +53,25 @@ AT_TOP = [
     pytest.param(
         "memory: {spill_directory: 5}", "11:27: memory.spill_directory: expected a folder path, found 5; put it in quotes", id="number"
     ),
+    pytest.param(
+        "memory: {spill_directory: /proc}",
+        "11:27: memory.spill_directory: no file can be made in /proc by this user (No such file or directory); "
+        "give it the folder (chown), or name another",
+        id="no-folder-for-files",
+    ),
+    pytest.param(
+        "listen: unix:/missing/folder/x",
+        "11:9: listen: /missing/folder does not exist; make it (mkdir -p) for the user of the gateway, or name another",
+        id="listen-without-folder",
+    ),
+    pytest.param(
+        "admin: {listen: unix:/etc/hostname/x}",
+        "11:17: admin.listen: /etc/hostname is not a folder; make it (mkdir -p) for the user of the gateway, or name another",
+        id="listen-below-a-file",
+    ),
+    pytest.param(
+        "listen: unix:/run", "11:9: listen: /run is a folder; name a socket in it, as in unix:/run/gateway.sock", id="listen-folder"
+    ),
     pytest.param("tls: {}", "11:6: tls.cert_file: is required", id="tls-empty"),
     pytest.param("tls: no", "11:6: tls: expected a mapping, found text", id="tls-text"),
     pytest.param('admin: {tls: {cert_file: ""}}', "11:26: admin.tls.cert_file: is required", id="tls-empty-file"),
@@ -69,7 +88,16 @@ def test_a_mistake_about_an_edge_is_found_where_it_stands(tmp_path: Path, line: 
 IN_UPSTREAM = [
     pytest.param("{}", "4:13: {}.url: is required (or `targets`, a list)", id="neither"),
     pytest.param("{url: 'http://a', targets: ['http://b']}", "4:40: {}.targets: `url` is given too; keep one of them", id="both"),
-    pytest.param("{url: 'http://a:0'}", "4:19: {}.url: an upstream is http://host:port, https://host:port or unix:/path", id="port-zero"),
+    pytest.param("{url: 'http://a:0'}", "4:19: {}.url: 0 is not a port; ports go from 1 to 65535", id="port-zero"),
+    pytest.param("{url: 'http://a:99999'}", "4:19: {}.url: 99999 is not a port; ports go from 1 to 65535", id="port-99999"),
+    pytest.param(
+        "{url: 'unix://run/app.sock'}",
+        "4:19: {}.url: a Unix socket is on no host; write unix:/run/app.sock, or unix:/ and the absolute path",
+        id="socket-on-a-host",
+    ),
+    pytest.param(
+        "{url: 'https://a', tls: {client_ca_file: k}}", "4:38: {}.tls.client_ca_file: unknown key; did you mean `ca_file`?", id="ca-file"
+    ),
     pytest.param("{targets: []}", "4:23: {}.targets: the list is empty; name at least one", id="no-targets"),
     pytest.param("{targets: 'http://a'}", "4:23: {}.targets: expected a list, found text", id="targets-as-text"),
     pytest.param("{targets: ['http://a', 'http://a/']}", "4:36: {}.targets[1]: `http://a` is listed twice", id="twice"),
@@ -106,7 +134,7 @@ IN_UPSTREAM = [
     ),
     pytest.param(
         "{url: 'https://a', tls: {min_version: 1.1}}",
-        '4:51: {}.tls.min_version: expected one of 1.2, 1.3, found "1.1"; did you mean `1.3`?',
+        '4:51: {}.tls.min_version: "1.1" is not spoken here; 1.2 and 1.3 are',
         id="version",
     ),
     pytest.param("{url: 'https://a', tls: {min_version: 2}}", "4:51: {}.tls.min_version: expected one of 1.2, 1.3, found 2", id="whole"),
@@ -153,8 +181,22 @@ def test_a_folder_without_permission_is_a_mistake(tmp_path: Path) -> None:
     """Large bodies could not be kept there."""
     (tmp_path / "spill").mkdir(mode=0o500)
     assert mistakes(tmp_path, BASE + "memory: {spill_directory: spill}\n") == [
-        "gateway.yaml:11:27: memory.spill_directory: spill cannot be written to by this user; give it the folder (chown), or name another"
+        "gateway.yaml:11:27: memory.spill_directory: no file can be made in spill by this user (Permission denied); "
+        "give it the folder (chown), or name another"
     ]
+
+
+def test_a_listener_names_its_authorities_in_another_word(tmp_path: Path) -> None:
+    """`ca_file` is what an upstream calls them."""
+    found = mistakes(tmp_path, BASE + "tls: {cert_file: '', ca_file: ca.pem}\n")
+    assert "gateway.yaml:11:22: tls.ca_file: unknown key; did you mean `client_ca_file`?" in found
+
+
+def test_the_writing_of_a_trial_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A folder for large bodies is as empty after `check` as it was before."""
+    (tmp_path / "spill").mkdir()
+    assert mistakes(tmp_path, BASE + "memory: {spill_directory: spill}\n") == []
+    assert list((tmp_path / "spill").iterdir()) == []
 
 
 def test_an_answer_must_fit_into_memory(tmp_path: Path) -> None:
@@ -162,7 +204,7 @@ def test_an_answer_must_fit_into_memory(tmp_path: Path) -> None:
     limits = "      limits: {response_body: 64MiB}\n"
     words = "is less than the response_body of route `charge`, 64MiB: such an answer could never be kept; make memory.total at least 256MiB"
     assert mistakes(tmp_path, BASE + limits + "memory: {total: 32MiB}\n") == [
-        f"gateway.yaml:12:17: memory.total: memory.total, 32MiB, {words}, or the limit smaller"
+        f"gateway.yaml:12:17: memory.total: 32MiB {words}, or the limit smaller"
     ]
     assert mistakes(tmp_path, BASE + limits.replace("64MiB", "512MiB")) == [
         "gateway.yaml:11:31: routes[0].idempotency.limits.response_body: memory.total, 256MiB, is less than the response_body of route "

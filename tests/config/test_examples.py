@@ -1,7 +1,7 @@
 """The example route maps that the project ships."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import trustme
@@ -15,19 +15,35 @@ from gateway.config.shapes import ListOf, MapOf, Struct
 from gateway.config.source import MapNode, compose
 from gateway.config.upstream_fields import TlsClientFields
 from gateway.core.headers import Forwarding
+from gateway.core.policy import BodyKey, Combine, HeaderKey, HeaderPrincipal, Mode, PrincipalSource, Situation
 from tests.tls.authority import write_authority, write_pair
 
+ACCOUNT = (HeaderPrincipal("X-Account-Id"),)
 FOLDER = Path(__file__).parents[2] / "config"
 ENV = {"GATEWAY_DIGEST_SECRET": "0123456789abcdef", "GATEWAY_POSTGRES_DSN": "postgresql://gateway@db/gateway"}
 CHOSEN = {"scope", "principal", "methods"}
 """Fields that have no fixed default: the example shows a value."""
-NEEDS_MORE = {".tls", ".admin.tls", ".upstreams.tls", ".upstreams.targets"}
-"""What needs files, or stands in place of something else: the example mentions it in a comment, and `edge.yaml` shows it."""
+_KEY = ".routes.idempotency.key"
+NEEDS_MORE = {".tls", ".admin.tls", ".upstreams.tls", ".upstreams.targets", f"{_KEY}.query", f"{_KEY}.json_pointer", f"{_KEY}.pattern"} | {
+    ".routes.idempotency.forward_key_in"
+}
+"""What needs files, or stands in place of something else: the example mentions it in a comment, and another one shows it."""
+EXAMPLES = {
+    "edge.yaml",
+    "gateway.yaml",
+    "minimal.yaml",
+    "observe.yaml",
+    "principals.yaml",
+    "providers.yaml",
+    "sidecar.yaml",
+    "streaming.yaml",
+}
 
 
 def test_no_example_is_left_out() -> None:
-    """Each file of the folder is loaded by a test here."""
-    assert {path.name for path in FOLDER.iterdir()} == {"edge.yaml", "gateway.yaml", "minimal.yaml", "sidecar.yaml", "streaming.yaml"}
+    """Each file of the folder is loaded by a test here, the dialect through the route that names it."""
+    assert {path.name for path in FOLDER.iterdir()} == EXAMPLES | {"dialects"}
+    assert {path.name for path in (FOLDER / "dialects").iterdir()} == {"house.yaml"}
 
 
 @pytest.mark.parametrize("name", ["gateway.yaml", "minimal.yaml"])
@@ -50,10 +66,12 @@ def test_the_full_example_means_the_same_as_the_least() -> None:
 def test_the_sidecar_example_takes_its_secret_from_a_file(tmp_path: Path) -> None:
     """The sidecar listens on a Unix socket and on loopback alone."""
     (tmp_path / "secret").write_text("0123456789abcdef\n")
-    config = load(FOLDER / "sidecar.yaml", {**ENV, "GATEWAY_DIGEST_SECRET_FILE": str(tmp_path / "secret")})
-    assert config.listen == UnixListener("/run/gateway/gateway.sock")
+    listen = UnixListener(str(tmp_path / "gateway.sock"))
+    env = {**ENV, "GATEWAY_DIGEST_SECRET_FILE": str(tmp_path / "secret"), "GATEWAY_LISTEN": str(listen)}
+    config = load(FOLDER / "sidecar.yaml", env)
+    assert config.listen == listen
     assert config.admin.listen.loopback
-    assert [route.policy.principal if route.policy else None for route in config.routes] == [("X-Account-Id",), ("X-Account-Id",), None]
+    assert [route.policy.principal if route.policy else None for route in config.routes] == [ACCOUNT, ACCOUNT, None]
     assert config.warnings == ()
 
 
@@ -92,8 +110,9 @@ def test_the_edge_example_without_its_files_names_each_of_them(tmp_path: Path) -
 
 def test_the_streaming_example_uses_sockets_on_both_sides(tmp_path: Path) -> None:
     """Listener and target are Unix sockets, the route streams, and nothing is warned about."""
-    config = load(FOLDER / "streaming.yaml", {**ENV, "GATEWAY_SPILL": str(tmp_path)})
-    assert config.listen == UnixListener("/run/gateway/gateway.sock")
+    listen = UnixListener(str(tmp_path / "gateway.sock"))
+    config = load(FOLDER / "streaming.yaml", {**ENV, "GATEWAY_SPILL": str(tmp_path), "GATEWAY_LISTEN": str(listen)})
+    assert config.listen == listen
     assert config.upstreams["model"].targets == ("unix:/run/model/model.sock",)
     assert config.memory.spill_directory == str(tmp_path)
     assert config.routes[0].policy is not None
@@ -101,8 +120,46 @@ def test_the_streaming_example_uses_sockets_on_both_sides(tmp_path: Path) -> Non
     assert config.warnings == ()
 
 
+@pytest.mark.parametrize("name", ["sidecar.yaml", "streaming.yaml"])
+def test_an_example_says_that_its_folder_is_missing(name: str, tmp_path: Path) -> None:
+    """Without its folder for the socket an example does not load, and says what to make."""
+    folder = tmp_path / "run"
+    with pytest.raises(ConfigErrors) as caught:
+        load(FOLDER / name, {**ENV, "GATEWAY_DIGEST_SECRET_FILE": __file__, "GATEWAY_LISTEN": f"unix:{folder}/gateway.sock"})
+    assert any(f"listen: {folder} does not exist; make it (mkdir -p)" in str(one) for one in caught.value.mistakes)
+
+
+def test_the_principals_example_shows_every_source() -> None:
+    """Each kind of source, alone or combined, and nothing is warned about."""
+    config = load(FOLDER / "principals.yaml", ENV)
+    sources = [source for route in config.routes if route.policy for source in route.policy.principal]
+    assert {type(source) for source in sources} == set(get_args(PrincipalSource))
+    assert {route.policy.combine for route in config.routes if route.policy} == set(Combine)
+    assert config.warnings == ()
+
+
+def test_the_providers_example_speaks_three_dialects() -> None:
+    """Two that come with the gateway and one of the user's own; `defaults` and routes have the last word."""
+    config = load(FOLDER / "providers.yaml", ENV)
+    policies = [route.policy for route in config.routes if route.policy]
+    assert [policy.dialect.name for policy in policies] == ["stripe-v1", "square", "house"]
+    assert [policy.key.place for policy in policies] == [
+        HeaderKey("Idempotency-Key"), BodyKey("/idempotency_key"), HeaderKey("X-Request-Key")
+    ]  # fmt: skip
+    assert [(policy.key.required, policy.key.max_length) for policy in policies] == [(True, 255), (True, 45), (True, 255)]
+    assert policies[2].dialect.answers[Situation.EXPIRED].status == 410
+    assert config.warnings == ()
+
+
+def test_the_observe_example_enforces_nothing() -> None:
+    """Every guarded route is observed only."""
+    config = load(FOLDER / "observe.yaml", ENV)
+    assert {route.policy.mode for route in config.routes if route.policy} == {Mode.OBSERVE}
+    assert config.warnings == ()
+
+
 def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
-    """Every field of TLS, and the list of targets, is in use in the edge example or named in a comment of the full one."""
+    """Every field of TLS, the list of targets and other places of a key are in use in another example or in a comment of the full one."""
     full, edge = (FOLDER / "gateway.yaml").read_text(), yaml.safe_load((FOLDER / "edge.yaml").read_text())
     assert set(edge["tls"]) == {field.name for field in Struct.of(TlsServerFields).table}
     assert all(f"#   {name}: " in full for name in edge["tls"])
@@ -110,6 +167,7 @@ def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
     assert set(payments["tls"]) | {"key_file", "verify"} == {field.name for field in Struct.of(TlsClientFields).table}
     assert all(f"#   {field.name}: " in full for field in Struct.of(TlsClientFields).table)
     assert len(payments["targets"]) > 1
+    assert all(f"{name}: " in full for name in ("query", "json_pointer", "# pattern", "# forward_key_in"))
 
 
 def test_the_full_example_shows_every_field_with_its_default() -> None:
@@ -128,6 +186,8 @@ def _compare(struct: Struct, shown: dict[str, Any], path: str) -> None:
                 assert value == {}
             case Struct() as inner:
                 _compare(inner, value, here)
+            case ListOf(item=Struct()) if value == []:
+                assert field.default == (), here
             case ListOf(item=Struct() as inner):
                 _compare(inner, value[0], here)
             case MapOf(section=inner):

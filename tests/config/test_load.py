@@ -24,6 +24,8 @@ from gateway.core.policy import (
     BodyMode,
     FingerprintPolicy,
     ForwardKey,
+    HeaderKey,
+    HeaderPrincipal,
     InFlight,
     KeyMode,
     KeyPolicy,
@@ -102,7 +104,7 @@ routes:
       doubt_on: []
       on_unknown: reconcile
       on_store_outage: forward
-      limits: {request_body: 2MiB, response_body: 512KB}
+      limits: {request_body: 512KiB, response_body: 512KB}
       settle_timeout: 1s
       stream: true
       forward_key: derived
@@ -178,8 +180,8 @@ def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
     """Every setting arrives where it belongs, in seconds and bytes; a policy knows its upstream's max_execution."""
     policy = Policy(
         scope="money",
-        principal=("X-Tenant", "X-User"),
-        key=KeyPolicy("X-Idempotency-Key", required=False, mode=KeyMode.STRICT, min_length=16, max_length=64),
+        principal=(HeaderPrincipal("X-Tenant"), HeaderPrincipal("X-User")),
+        key=KeyPolicy(HeaderKey("X-Idempotency-Key"), required=False, mode=KeyMode.STRICT, min_length=16, max_length=64),
         fingerprint=FingerprintPolicy(BodyMode.JSON, ("if-match",), ("/client_timestamp", "/a~1b")),
         in_flight=InFlight.WAIT,
         wait=5.0,
@@ -188,7 +190,7 @@ def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
         release_on=frozenset({429}),
         doubt_on=frozenset(),
         on_store_outage=OnStoreOutage.FORWARD,
-        limits=Limits(2 * 1024 * 1024, 512_000),
+        limits=Limits(512 * 1024, 512_000),
         settle_timeout=1.0,
         stream=True,
         forward_key=ForwardKey.DERIVED,
@@ -231,7 +233,9 @@ def test_defaults_fill_in_field_by_field(tmp_path: Path) -> None:
     first, second, third = read(tmp_path, text).routes
     limits = Limits(request_body=1024)
     assert first.policy == Policy("a", (), KeyPolicy(mode=KeyMode.RAW, min_length=4), retention=7200.0, limits=limits)
-    assert second.policy == Policy("b", ("X-Account",), KeyPolicy(mode=KeyMode.RAW, min_length=8), retention=172800.0, limits=limits)
+    assert second.policy == Policy(
+        "b", (HeaderPrincipal("X-Account"),), KeyPolicy(mode=KeyMode.RAW, min_length=8), retention=172800.0, limits=limits
+    )
     assert third.policy is None
 
 

@@ -32,8 +32,11 @@ def _keyword(schema: dict[str, Any], name: str, wanted: Any, value: Any) -> bool
             return accepts(SCHEMA["$defs"][wanted.removeprefix("#/$defs/")], value)
         case "type":
             return isinstance(value, TYPES[wanted]) and not (wanted == "integer" and isinstance(value, bool))
-        case "anyOf":
-            return any(accepts(one, value) for one in wanted)
+        case "anyOf" | "oneOf":
+            matches = sum(accepts(one, value) for one in wanted)
+            return matches == 1 if name == "oneOf" else matches > 0
+        case "not":
+            return not accepts(wanted, value)
         case "allOf":
             return all(accepts(one, value) for one in wanted)
         case "enum" | "const":
@@ -75,7 +78,16 @@ def test_the_examples_fit(path: Path) -> None:
     assert accepts(SCHEMA, yaml.safe_load(path.read_text()))
 
 
-@pytest.mark.parametrize("text", [LEAST, FULL, HEAD + ROUTES])
+EVERY_SOURCE = """[{header: A}, {basic: true}, {client_certificate: {}}, {client_certificate: {header: X}},
+    {jwt: {claim: sub, algorithms: [RS256], jwks_url: "https://a/keys", audience: a}},
+    {jwt: {claim: [a, b], algorithms: [HS256, HS512], secret_file: s, audience: [a, b], issuer: i, header: X, leeway: 0s}},
+    {jwt: {claim: "${CLAIM}", algorithms: ["${ALGORITHM}"], jwks_file: a, refresh: 1m, stale: 1h}},
+    {forward_auth: {upstream: payments, path: /check, answer_header: A, forward: [Cookie], cache: 0s}}]"""
+
+
+@pytest.mark.parametrize(
+    "text", [LEAST, FULL, HEAD + ROUTES, (HEAD + ROUTES).replace("none", EVERY_SOURCE), HEAD + ROUTES + "      dialect: ./house.yaml\n"]
+)
 def test_what_loads_fits(text: str) -> None:
     """Files that load are valid under the schema."""
     assert accepts(SCHEMA, yaml.safe_load(text))
@@ -90,6 +102,18 @@ WRONG = [
     ("stream: true", "stream: 1"),
     ("principal: none", "principal: any"),
     ("principal: none", "principal: [{jwt: {claim: sub}}]"),
+    ("principal: none", "principal: [{jwt: {claim: sub, algorithms: [none], secret: s}}]"),
+    ("principal: none", "principal: [{jwt: {claim: sub, algorithms: [RS256], jwks_file: a, jwks_url: 'https://a'}}]"),
+    ("principal: none", "principal: [{header: A, basic: true}]"),
+    ("principal: none", "principal: [{}]"),
+    ("principal: none", "principal: []"),
+    ("principal: none", "principal: [{forward_auth: {upstream: payments, path: check, answer_header: A}}]"),
+    ("lease: 30s", "key: {header: A, query: a}"),
+    ("lease: 30s", "forward_key_in: {}"),
+    ("lease: 30s", "forward_key_in: {header: A, json_pointer: /a}"),
+    ("lease: 30s", "dialect: strip"),
+    ("lease: 30s", "hints: [{outcome: completed}]"),
+    ("lease: 30s", "fingerprint: {only: [a]}"),
     ("release_on: [429]", "release_on: [429, 429]"),
     ("release_on: [429]", "release_on: [99]"),
     ("dsn: ", "dns: "),

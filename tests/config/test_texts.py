@@ -17,6 +17,7 @@ ADDRESSES = {
     "[0:0::1]:8080": TcpListener("::1", 8080),
     "gateway-1.internal:65535": TcpListener("gateway-1.internal", 65535),
     "unix:/run/a b.sock": UnixListener("/run/a b.sock"),
+    "unix:///run/gateway.sock": UnixListener("/run/gateway.sock"),
 }
 
 
@@ -52,6 +53,8 @@ TARGETS = {
     "https://payments.example": "https://payments.example",
     "http://[::1]:8000": "http://[::1]:8000",
     "unix:/run/a b.sock": "unix:/run/a b.sock",
+    "unix:///run/app.sock": "unix:/run/app.sock",
+    "unix:////run/app.sock": "unix:/run/app.sock",
 }
 
 

@@ -67,7 +67,7 @@ def test_a_guarded_route_must_name_its_principal(tmp_path: Path) -> None:
     text = _routes("{id: a, path: /a, upstream: payments, idempotency: {}}")
     assert mistakes(tmp_path, text) == [
         "gateway.yaml:6:56: routes[0].idempotency.principal: a guarded route names who asks: "
-        "write [{header: Authorization}], or none for one scope for all callers"
+        "write [{header: X-Account-Id}], or none for one scope for all callers"
     ]
 
 
@@ -75,8 +75,8 @@ def test_what_is_digested_needs_the_digest_secret(tmp_path: Path) -> None:
     """Header principals and derived keys are refused without a secret."""
     text = BASE.replace("digest_secret: 0123456789abcdef\n", "").replace("none", "[{header: X-Account}]") + "      forward_key: derived\n"
     assert mistakes(tmp_path, text) == [
-        "gateway.yaml:9:18: routes[0].idempotency.principal: a header principal needs `digest_secret`: "
-        "credentials are kept as keyed digests only",
+        "gateway.yaml:9:18: routes[0].idempotency.principal: a principal needs `digest_secret`: "
+        "what tells callers apart is kept as a keyed digest only",
         "gateway.yaml:10:20: routes[0].idempotency.forward_key: derived keys need `digest_secret`",
     ]
 

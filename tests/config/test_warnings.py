@@ -52,14 +52,17 @@ def test_a_raw_credential_is_a_warning(tmp_path: Path) -> None:
     text = HEAD + ROUTES.replace("none", "[{header: X-Tenant}, {header: authorization}]")
     assert [str(warning) for warning in read(tmp_path, text).warnings] == [
         f"{tmp_path}/gateway.yaml:10:18: routes[0].idempotency.principal: Authorization is a raw credential: "
-        "a token refresh is a new scope, see the documentation on principals"
+        "a token refresh is a new scope, in which a retry executes again; name what stays the same, such as {jwt: {claim: sub, ...}} "
+        "or {basic: true}"
     ]
 
 
 def test_a_warning_about_defaults_is_given_once(tmp_path: Path) -> None:
     """Two routes that take a doubtful default do not repeat the warning."""
     text = HEAD + ROUTES + "  - {id: b, path: /b, upstream: payments, idempotency: {principal: none}}\ndefaults: {lease: 1s}\n"
-    assert [str(warning.place) for warning in read(tmp_path, text).warnings] == ["Place(line=12, column=19, path='defaults.lease')"]
+    assert [str(warning.place) for warning in read(tmp_path, text).warnings] == [
+        "Place(line=12, column=19, path='defaults.lease', file='')"
+    ]
 
 
 @pytest.mark.parametrize(

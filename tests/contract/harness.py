@@ -14,13 +14,16 @@ import asyncpg
 
 from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse
 from gateway.core.packing import ZLIB, pack
-from gateway.ports import Maintenance, Store
+from gateway.ports import Maintenance, Retention, Store, Transition
 from gateway.store.memory import MemoryStore
 from gateway.store.postgres import PostgresStore
+from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.rows import decode_record
 
 LEASE = 30.0
 MAX_EXECUTION = 60.0
 RETENTION = 3600.0
+KEPT = Retention(RETENTION)
 
 _numbers = itertools.count(1)
 
@@ -35,7 +38,11 @@ class Harness(Protocol):
     def maintenance(self) -> Maintenance: ...
 
     async def advance(self, seconds: float) -> None:
-        """Let this much time pass on the store's clock, for every record in it."""
+        """Let this much time pass on the store's clock, for every record in it and for what is left of others."""
+        ...
+
+    async def archived(self, key: RecordKey) -> list[Record]:
+        """What the archive holds under a key, oldest first."""
         ...
 
 
@@ -58,6 +65,9 @@ class MemoryHarness:
     async def advance(self, seconds: float) -> None:
         self.clock.now += seconds
 
+    async def archived(self, key: RecordKey) -> list[Record]:
+        return [record for record in self.store.archived() if record.key == key]
+
 
 class PostgresHarness:
     """Time passes by moving every instant in the table back."""
@@ -70,17 +80,34 @@ class PostgresHarness:
     async def advance(self, seconds: float) -> None:
         await age_records(self.dsn, seconds)
 
+    async def archived(self, key: RecordKey) -> list[Record]:
+        return await archived_records(self.dsn, key)
+
+
+TABLES = ("gateway_records", "gateway_records_archive", "gateway_tombstones")
+
 
 async def age_records(dsn: str, seconds: float) -> None:
-    """Make every record in the database at `dsn` this much older."""
+    """Make every record in the database at `dsn` this much older, and what is left of others."""
     connection = await asyncpg.connect(dsn)
     try:
-        instants = await connection.fetch(
-            "SELECT column_name FROM information_schema.columns"
-            " WHERE table_name = 'gateway_records' AND data_type = 'timestamp with time zone'"
-        )
-        moved = ", ".join(f"{name} = {name} - make_interval(secs => {seconds!r})" for (name,) in instants)
-        await connection.execute(f"UPDATE gateway_records SET {moved}")
+        for table in TABLES:
+            instants = await connection.fetch(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type = 'timestamp with time zone'", table
+            )
+            moved = ", ".join(f"{name} = {name} - make_interval(secs => {seconds!r})" for (name,) in instants)
+            if moved:
+                await connection.execute(f"UPDATE {table} SET {moved}")
+    finally:
+        await connection.close()
+
+
+async def archived_records(dsn: str, key: RecordKey) -> list[Record]:
+    """As `Harness.archived`, in the database at `dsn`."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        query = QUERIES["find"].replace("gateway_records", "gateway_records_archive") + " ORDER BY created_at"
+        return [decode_record(key, row) for row in await connection.fetch(query, key.scope_id, key.key, 2**62)]
     finally:
         await connection.close()
 
@@ -88,7 +115,7 @@ async def age_records(dsn: str, seconds: float) -> None:
 async def empty_records(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute("TRUNCATE gateway_records")
+        await connection.execute(f"TRUNCATE {', '.join(TABLES)}")
     finally:
         await connection.close()
 
@@ -110,6 +137,8 @@ def intent(
     lease: float = LEASE,
     max_execution: float = MAX_EXECUTION,
     reconcilable: bool = True,
+    gone_for: float | None = None,
+    observed: bool = False,
 ) -> Intent:
     return Intent(
         key=key or fresh_key(),
@@ -122,6 +151,8 @@ def intent(
         lease=lease,
         max_execution=max_execution,
         reconcilable=reconcilable,
+        gone_for=gone_for,
+        observed=observed,
     )
 
 
@@ -156,3 +187,28 @@ async def found(store: Store, key: RecordKey) -> Record:
     record = await store.find(key)
     assert record is not None
     return record
+
+
+async def completed(
+    harness: Harness, answer: StoredResponse | None = None, retention: float | Retention = KEPT, wanted: Intent | None = None
+) -> Lease:
+    """A record that has completed; its lease."""
+    lease = await reserved(harness.store, wanted or intent())
+    kept = retention if isinstance(retention, Retention) else Retention(retention)
+    assert (await harness.store.complete(lease, answer or response(), kept)).transition is Transition.DONE
+    return lease
+
+
+async def released(harness: Harness, wanted: Intent | None = None, retention: float | Retention = KEPT) -> Lease:
+    """A record that was released; its lease."""
+    lease = await reserved(harness.store, wanted or intent())
+    kept = retention if isinstance(retention, Retention) else Retention(retention)
+    assert (await harness.store.release(lease, "connection_refused", kept)).transition is Transition.DONE
+    return lease
+
+
+async def doubted(harness: Harness, wanted: Intent | None = None) -> Lease:
+    """A record in doubt; its lease."""
+    lease = await reserved(harness.store, wanted or intent())
+    assert (await harness.store.doubt(lease, "upstream_timeout")).transition is Transition.DONE
+    return lease

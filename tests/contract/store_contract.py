@@ -1,4 +1,7 @@
-"""The contract: what a store is. Every store passes it unchanged; no test asks which store it has, and none is overridden."""
+"""The contract: what a store is. Every store passes it unchanged; no test asks which store it has, and none is overridden.
+
+What becomes of expired records is in `retention_contract`, what observed ones are in `observed_contract`.
+"""
 
 import asyncio
 import itertools
@@ -6,23 +9,29 @@ import random
 
 import pytest
 
-from gateway.core.model import Intent, Lease, Record, Status, StoredResponse
+from gateway.core.model import Intent, Lease, Record, Status
 from gateway.core.packing import unpack
-from gateway.ports import Transition
+from gateway.ports import Retention, Transition
 from tests.contract.harness import (
+    KEPT,
     LEASE,
     MAX_EXECUTION,
     RETENTION,
     Harness,
+    completed,
+    doubted,
     fingerprint,
     found,
     fresh_key,
     intent,
     lease_under,
     packed_response,
+    released,
     reserved,
     response,
 )
+from tests.contract.observed_contract import ObservedContract
+from tests.contract.retention_contract import RetentionContract
 
 
 async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent]) -> list[Lease]:
@@ -31,32 +40,13 @@ async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent])
     return [claim for claim in claims if claim is not None]
 
 
-async def completed(harness: Harness, answer: StoredResponse | None = None, retention: float = RETENTION) -> Lease:
-    lease = await reserved(harness.store, intent())
-    assert (await harness.store.complete(lease, answer or response(), retention)).transition is Transition.DONE
-    return lease
-
-
-async def released(harness: Harness, wanted: Intent | None = None, retention: float = RETENTION) -> Lease:
-    lease = await reserved(harness.store, wanted or intent())
-    assert (await harness.store.release(lease, "connection_refused", retention)).transition is Transition.DONE
-    return lease
-
-
-async def doubted(harness: Harness, wanted: Intent | None = None) -> Lease:
-    lease = await reserved(harness.store, wanted or intent())
-    assert (await harness.store.doubt(lease, "upstream_timeout")).transition is Transition.DONE
-    return lease
-
-
-class StoreContract:
+class StoreContract(RetentionContract, ObservedContract):
     """Subclass it with a fixture `harness` that yields a `Harness` over an empty store."""
 
     def test_no_contract_test_is_overridden(self) -> None:
-        """A store passes the contract as it is written here."""
-        contract = {name for name in vars(StoreContract) if name.startswith("test_")}
-        for cls in type(self).__mro__[: type(self).__mro__.index(StoreContract)]:
-            assert not contract & set(vars(cls))
+        """A store passes the contract as it is written here, and each part of it is whole."""
+        names = [name for cls in type(self).__mro__ for name in vars(cls) if name.startswith("test_")]
+        assert len(names) == len(set(names))
 
     # reserve
 
@@ -92,7 +82,7 @@ class StoreContract:
         wanted = [intent() for _ in range(200)]
         leases = await asyncio.gather(*[reserved(harness.store, each) for each in wanted])
         assert [lease.owner for lease in leases] == [each.owner for each in wanted]
-        await asyncio.gather(*[harness.store.complete(lease, response(lease.owner), RETENTION) for lease in leases])
+        await asyncio.gather(*[harness.store.complete(lease, response(lease.owner), KEPT) for lease in leases])
         again = await asyncio.gather(*[harness.store.reserve(intent(each.key)) for each in wanted])
         for each, record in zip(wanted, again, strict=True):
             assert isinstance(record, Record)
@@ -244,7 +234,7 @@ class StoreContract:
             await harness.advance(RETENTION + 1)
             taken = await harness.store.claim(await found(harness.store, lease.key), intent(lease.key))
             assert taken is not None
-            assert (await harness.store.complete(taken, answer, RETENTION)).transition is Transition.DONE
+            assert (await harness.store.complete(taken, answer, KEPT)).transition is Transition.DONE
             assert (await found(harness.store, lease.key)).response == answer
 
     # complete
@@ -252,7 +242,7 @@ class StoreContract:
     async def test_complete_tells_when_the_record_expires(self, harness: Harness) -> None:
         """A completion is answered with the expiry that readers see."""
         lease = await reserved(harness.store, intent())
-        settled = await harness.store.complete(lease, response(), RETENTION)
+        settled = await harness.store.complete(lease, response(), KEPT)
         record = await found(harness.store, lease.key)
         assert settled.transition is Transition.DONE
         assert settled.expires_at_us == record.expires_at_us is not None
@@ -265,7 +255,7 @@ class StoreContract:
         """A settle may be repeated after a lost reply: same answer, same expiry, nothing written."""
         lease = await completed(harness)
         before = await found(harness.store, lease.key)
-        again = await harness.store.complete(lease, response(), RETENTION * 2)
+        again = await harness.store.complete(lease, response(), Retention(RETENTION * 2))
         assert again.transition is Transition.ALREADY
         assert again.expires_at_us == before.expires_at_us
         assert (await found(harness.store, lease.key)).version == before.version
@@ -277,15 +267,15 @@ class StoreContract:
             (response(b'{"id": "ch_1"}' * 1000), packed_response()),
         ]:
             lease = await completed(harness, first)
-            assert (await harness.store.complete(lease, second, RETENTION)).transition is Transition.ALREADY
+            assert (await harness.store.complete(lease, second, KEPT)).transition is Transition.ALREADY
             assert (await found(harness.store, lease.key)).response == first
 
     async def test_completed_is_immutable(self, harness: Harness) -> None:
         """Nothing that its own owner or anybody else sends changes a completed record."""
         lease = await completed(harness)
         before = await found(harness.store, lease.key)
-        assert (await harness.store.complete(lease, response(b"other"), RETENTION)).transition is Transition.STALE
-        assert (await harness.store.release(lease, "late", RETENTION)).transition is Transition.STALE
+        assert (await harness.store.complete(lease, response(b"other"), KEPT)).transition is Transition.STALE
+        assert (await harness.store.release(lease, "late", KEPT)).transition is Transition.STALE
         assert (await harness.store.doubt(lease, "late")).transition is Transition.STALE
         assert await harness.store.renew([lease]) == frozenset()
         assert not await harness.store.lapse(before)
@@ -298,8 +288,8 @@ class StoreContract:
         lease = await reserved(harness.store, intent())
         before = await found(harness.store, lease.key)
         stranger = lease_under(lease)
-        assert (await harness.store.complete(stranger, response(), RETENTION)).transition is Transition.STALE
-        assert (await harness.store.release(stranger, "late", RETENTION)).transition is Transition.STALE
+        assert (await harness.store.complete(stranger, response(), KEPT)).transition is Transition.STALE
+        assert (await harness.store.release(stranger, "late", KEPT)).transition is Transition.STALE
         assert (await harness.store.doubt(stranger, "late")).transition is Transition.STALE
         assert await harness.store.renew([stranger]) == frozenset()
         assert (await found(harness.store, lease.key)).version == before.version
@@ -309,10 +299,10 @@ class StoreContract:
         first = await released(harness)
         second = await harness.store.claim(await found(harness.store, first.key), intent(first.key))
         assert second is not None
-        assert (await harness.store.complete(first, response(b"late"), RETENTION)).transition is Transition.STALE
-        assert (await harness.store.release(first, "late", RETENTION)).transition is Transition.STALE
+        assert (await harness.store.complete(first, response(b"late"), KEPT)).transition is Transition.STALE
+        assert (await harness.store.release(first, "late", KEPT)).transition is Transition.STALE
         assert (await harness.store.doubt(first, "late")).transition is Transition.STALE
-        assert (await harness.store.complete(second, response(b"mine"), RETENTION)).transition is Transition.DONE
+        assert (await harness.store.complete(second, response(b"mine"), KEPT)).transition is Transition.DONE
         assert (await found(harness.store, first.key)).response == response(b"mine")
 
     async def test_the_owner_is_known_by_its_token_alone(self, harness: Harness) -> None:
@@ -321,8 +311,8 @@ class StoreContract:
         blind = lease_under(lease, lease.owner)
         assert await harness.store.renew([blind]) == frozenset({lease.owner})
         assert (await harness.store.doubt(blind, "lost")).transition is Transition.DONE
-        assert (await harness.store.release(blind, "lost", RETENTION)).transition is Transition.DONE
-        assert (await harness.store.complete(blind, response(), RETENTION)).transition is Transition.DONE
+        assert (await harness.store.release(blind, "lost", KEPT)).transition is Transition.DONE
+        assert (await harness.store.complete(blind, response(), KEPT)).transition is Transition.DONE
 
     async def test_a_late_answer_completes_an_unknown_record(self, harness: Harness) -> None:
         """The attempt's own answer ends the doubt, also after the lease lapsed and the record was a dead letter."""
@@ -330,7 +320,7 @@ class StoreContract:
         await harness.advance(LEASE + 1)
         assert len(await harness.maintenance.sweep(10)) == 1
         assert (await found(harness.store, lease.key)).dead_lettered
-        assert (await harness.store.complete(lease, response(), RETENTION)).transition is Transition.DONE
+        assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.DONE
         record = await found(harness.store, lease.key)
         assert (record.status, record.dead_lettered, record.response) == (Status.COMPLETED, False, response())
         assert (await harness.maintenance.counts()).dead_letters == 0
@@ -338,15 +328,15 @@ class StoreContract:
     async def test_a_late_answer_completes_a_released_record_that_nobody_claimed(self, harness: Harness) -> None:
         """Its last owner may still turn `failed_retryable` into `completed`."""
         lease = await released(harness)
-        assert (await harness.store.complete(lease, response(), RETENTION)).transition is Transition.DONE
+        assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.DONE
         assert (await found(harness.store, lease.key)).status is Status.COMPLETED
 
     async def test_settling_nothing_is_missing(self, harness: Harness) -> None:
         """Without any record the answer says so: an earlier statement may still be on its way."""
         here = await reserved(harness.store, intent())
         lease = Lease(fresh_key(), here.record_id, here.owner, 1, here.started, here.duration)
-        assert (await harness.store.complete(lease, response(), RETENTION)).transition is Transition.MISSING
-        assert (await harness.store.release(lease, "x", RETENTION)).transition is Transition.MISSING
+        assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.MISSING
+        assert (await harness.store.release(lease, "x", KEPT)).transition is Transition.MISSING
         assert (await harness.store.doubt(lease, "x")).transition is Transition.MISSING
         assert await harness.store.renew([lease]) == frozenset()
         assert await harness.store.find(lease.key) is None
@@ -356,8 +346,8 @@ class StoreContract:
         lease = await reserved(harness.store, intent())
         rivals = [lease_under(lease) for _ in range(10)]
         answers = await asyncio.gather(
-            *[harness.store.complete(lease, response(), RETENTION) for _ in range(10)],
-            *[harness.store.complete(rival, response(b"rival"), RETENTION) for rival in rivals],
+            *[harness.store.complete(lease, response(), KEPT) for _ in range(10)],
+            *[harness.store.complete(rival, response(b"rival"), KEPT) for rival in rivals],
         )
         transitions = [answer.transition for answer in answers]
         assert transitions.count(Transition.DONE) == 1
@@ -374,13 +364,13 @@ class StoreContract:
         assert (record.status, record.last_error_code) == (Status.FAILED_RETRYABLE, "connection_refused")
         assert record.expires_in == pytest.approx(RETENTION, abs=60)
         assert record.reconcile_in is None
-        assert (await harness.store.release(lease, "again", RETENTION)).transition is Transition.ALREADY
+        assert (await harness.store.release(lease, "again", KEPT)).transition is Transition.ALREADY
         assert (await found(harness.store, lease.key)).version == record.version
 
     async def test_release_from_unknown(self, harness: Harness) -> None:
         """The owner's late word that nothing was sent ends the doubt."""
         lease = await doubted(harness)
-        assert (await harness.store.release(lease, "lease_lapsed", RETENTION)).transition is Transition.DONE
+        assert (await harness.store.release(lease, "lease_lapsed", KEPT)).transition is Transition.DONE
         record = await found(harness.store, lease.key)
         assert (record.status, record.last_error_code) == (Status.FAILED_RETRYABLE, "lease_lapsed")
 
@@ -463,7 +453,7 @@ class StoreContract:
         old = await found(harness.store, lease.key)
         second = await harness.store.claim(old, intent(lease.key))
         assert second is not None
-        await harness.store.release(second, "again", RETENTION)
+        await harness.store.release(second, "again", KEPT)
         assert await harness.store.claim(old, intent(lease.key)) is None
         assert await harness.store.claim(await found(harness.store, lease.key), intent(lease.key)) is not None
 
@@ -559,14 +549,14 @@ class StoreContract:
         """However long the upstream took, the answer is kept for the whole retention."""
         lease = await reserved(harness.store, intent())
         await harness.advance(10_000)
-        await harness.store.complete(lease, response(), 600.0)
+        await harness.store.complete(lease, response(), Retention(600.0))
         await harness.advance(570)
         assert not (await found(harness.store, lease.key)).expired
 
     async def test_the_stores_clock_is_told(self, harness: Harness) -> None:
         """After an answer the store has an upper estimate of its own clock, and expiries are on that clock."""
         lease = await reserved(harness.store, intent())
-        settled = await harness.store.complete(lease, response(), 600.0)
+        settled = await harness.store.complete(lease, response(), Retention(600.0))
         now = harness.store.now_us()
         assert now is not None
         assert settled.expires_at_us is not None
@@ -658,14 +648,14 @@ class StoreContract:
         await noted()
         await harness.store.doubt(lease, "x")
         await noted()
-        await harness.store.release(lease, "x", RETENTION)
+        await harness.store.release(lease, "x", KEPT)
         second = await harness.store.claim(await noted(), intent(lease.key))
         assert second is not None
         await noted()
         await harness.advance(LEASE + 1)
         await harness.maintenance.sweep(10)
         await noted()
-        await harness.store.complete(second, response(), RETENTION)
+        await harness.store.complete(second, response(), KEPT)
         await noted()
         await harness.advance(RETENTION + 1)
         assert await harness.store.claim(await noted(), intent(lease.key)) is not None

@@ -10,14 +10,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gateway.core.model import Fingerprint, Lease, Record, RecordKey, Status, StoredResponse
-from gateway.ports import Transition
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, Transition
 from gateway.store.postgres import PostgresStore
 from tests.contract.harness import Harness, MemoryHarness, PostgresHarness, empty_records, fingerprint, intent, packed_response, response
 
 T = TypeVar("T")
 
 LEASE, MAX_EXECUTION, RETENTION = 30.0, 60.0, 600.0
+GONE_FOR, KEEP_FOR = 9000.0, 5000.0
+RETENTIONS = [Retention(RETENTION, gone, keep) for gone in (None, GONE_FOR) for keep in (None, KEEP_FOR)]
 KEYS = st.integers(0, 1)
 HOLDERS = st.integers(0, 5)
 MEANINGS = {name: fingerprint(name) for name in ("a", "b")}
@@ -26,7 +28,9 @@ ANSWERS = {"x": response(b"x"), "y": packed_response()}
 
 @dataclass(frozen=True)
 class Row:
-    """The model's record. `until` is the end of the lease, or the expiry; instants are whole numbers that tests never hit exactly."""
+    """The model's record. `until` is the end of the lease, or the expiry; instants are whole numbers that tests never hit exactly.
+    `watched`: it only observed.
+    """
 
     status: Status
     owner: bytes
@@ -36,17 +40,37 @@ class Row:
     version: int
     until: float
     probe: bool
+    watched: bool
+    born: float
+    kept: Retention = RETENTIONS[0]
     reason: str | None = None
     answer: StoredResponse | None = None
 
     def over(self, now: float) -> bool:
         return self.status is not Status.UNKNOWN and self.until <= now
 
+    @property
+    def ended(self) -> bool:
+        return self.status in (Status.COMPLETED, Status.FAILED_RETRYABLE)
+
     def expired(self, now: float) -> bool:
-        return self.status in (Status.COMPLETED, Status.FAILED_RETRYABLE) and self.until <= now
+        return (self.ended or (self.status is Status.UNKNOWN and self.watched)) and self.until <= now
+
+    def yields(self, *, watching: bool) -> bool:
+        return self.watched and not watching and self.status is not Status.COMPLETED
+
+    @property
+    def buried_until(self) -> float | None:
+        return self.until + self.kept.gone_for if self.status is Status.COMPLETED and self.kept.gone_for is not None else None
+
+    def reaped(self, now: float) -> bool:
+        return self.expired(now) and (self.buried_until is None or self.born + TOMBSTONE_AFTER <= now)
 
     def moved(self, status: Status, until: float = 0.0, **more: object) -> "Row":
         return replace(self, status=status, version=self.version + 1, until=until, **more)  # type: ignore[arg-type]  # fields by name
+
+    def doubted(self, now: float, reason: str) -> "Row":
+        return self.moved(Status.UNKNOWN, now + OBSERVED_DOUBT_KEPT if self.watched else 0.0, reason=reason)
 
 
 class Machine(RuleBasedStateMachine):
@@ -61,6 +85,8 @@ class Machine(RuleBasedStateMachine):
         self.lives = 0
         self.keys = [RecordKey(f"model-{secrets.token_hex(8)}:none", str(n)) for n in range(2)]
         self.rows: dict[RecordKey, Row] = {}
+        self.graves: dict[RecordKey, float] = {}
+        self.archive: list[tuple[RecordKey, float]] = []
         self.leases: list[Lease] = []
         self.seen: list[Record] = []
 
@@ -70,71 +96,83 @@ class Machine(RuleBasedStateMachine):
     def holder(self, number: int) -> Lease | None:
         return self.leases[-1 - number % len(self.leases)] if self.leases else None
 
-    @rule(which=KEYS, meaning=st.sampled_from("ab"), probe=st.booleans())
-    def reserve(self, which: int, meaning: str, probe: bool) -> None:
-        key, owner = self.keys[which], secrets.token_bytes(16)
-        wanted = intent(key, MEANINGS[meaning], owner=owner, lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe)
-        answer = self.ask(self.harness.store.reserve(wanted))
-        if key in self.rows:
-            assert isinstance(answer, Record)
-            self.check(answer, self.rows[key])
-            self.seen.append(answer)
-        else:
-            assert isinstance(answer, Lease)
-            self.lives += 1
-            self.rows[key] = Row(Status.IN_PROGRESS, owner, MEANINGS[meaning], 1, self.lives, 1, self.now + LEASE, probe)
-            self.leases.append(answer)
+    def wanted(self, key: RecordKey, meaning: str, probe: bool, watch: bool, ask: bool = False) -> Intent:
+        wanted = intent(key, MEANINGS[meaning], lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe, observed=watch)
+        return replace(wanted, gone_for=GONE_FOR if ask else None)
 
-    @rule(number=HOLDERS, meaning=st.sampled_from("ab"), probe=st.booleans())
-    def claim(self, number: int, meaning: str, probe: bool) -> None:
+    def new_life(self, wanted: Intent, row: Row | None) -> Row:
+        self.lives += 1
+        version, until = 1 if row is None else row.version + 1, self.now + LEASE
+        meaning, probe = wanted.fingerprint, wanted.reconcilable
+        return Row(Status.IN_PROGRESS, wanted.owner, meaning, 1, self.lives, version, until, probe, wanted.observed, self.now)
+
+    @rule(which=KEYS, meaning=st.sampled_from("ab"), probe=st.booleans(), watch=st.booleans(), ask=st.booleans())
+    def reserve(self, which: int, meaning: str, probe: bool, watch: bool, ask: bool) -> None:
+        key = self.keys[which]
+        wanted = self.wanted(key, meaning, probe, watch, ask)
+        answer = self.ask(self.harness.store.reserve(wanted))
+        row, grave = self.rows.get(key), self.graves.get(key, 0.0)
+        if row is None and ask and grave > self.now:
+            assert isinstance(answer, Tombstone)
+            assert abs(answer.expires_in - (grave - self.now)) < 5
+        elif row is None or row.yields(watching=watch):
+            assert isinstance(answer, Lease)
+            assert (answer.owner, answer.attempt) == (wanted.owner, 1)
+            self.rows[key] = self.new_life(wanted, row)
+            self.leases.append(answer)
+        else:
+            assert isinstance(answer, Record)
+            self.check(answer, row)
+            self.seen.append(answer)
+
+    @rule(number=HOLDERS, meaning=st.sampled_from("ab"), probe=st.booleans(), watch=st.booleans())
+    def claim(self, number: int, meaning: str, probe: bool, watch: bool) -> None:
         if not self.seen:
             return
         record = self.seen[-1 - number % len(self.seen)]
-        row, owner = self.rows.get(record.key), secrets.token_bytes(16)
-        wanted = intent(record.key, MEANINGS[meaning], owner=owner, lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe)
+        row, wanted = self.rows.get(record.key), self.wanted(record.key, meaning, probe, watch)
         answer = self.ask(self.harness.store.claim(record, wanted))
         exact = row is not None and (row.version, row.expired(self.now)) == (record.version, record.expired) and self.same_life(record, row)
-        if exact and row is not None and record.expired:
-            self.lives += 1
-            taken = Row(Status.IN_PROGRESS, owner, MEANINGS[meaning], 1, self.lives, row.version + 1, self.now + LEASE, probe)
+        if exact and row is not None and record.expired and (row.ended or row.yields(watching=watch)):
+            taken = self.new_life(wanted, row)
         elif exact and row is not None and row.status is Status.FAILED_RETRYABLE and row.meaning == MEANINGS[meaning]:
-            taken = row.moved(Status.IN_PROGRESS, self.now + LEASE, owner=owner, attempt=row.attempt + 1, probe=probe)
+            taken = row.moved(Status.IN_PROGRESS, self.now + LEASE, owner=wanted.owner, attempt=row.attempt + 1, probe=probe, watched=watch)
         else:
             assert answer is None
             return
         assert answer is not None
-        assert (answer.owner, answer.attempt) == (owner, taken.attempt)
+        assert (answer.owner, answer.attempt) == (wanted.owner, taken.attempt)
         self.rows[record.key] = taken
         self.leases.append(answer)
 
     def same_life(self, record: Record, row: Row) -> bool:
         return record.owner == row.owner  # versions rise, so that within one owner's reign they name one life
 
-    @rule(number=HOLDERS, answer=st.sampled_from("xy"))
-    def complete(self, number: int, answer: str) -> None:
+    @rule(number=HOLDERS, answer=st.sampled_from("xy"), kept=st.sampled_from(RETENTIONS))
+    def complete(self, number: int, answer: str, kept: Retention) -> None:
         if (lease := self.holder(number)) is None:
             return
         row = self.rows.get(lease.key)
-        got = self.ask(self.harness.store.complete(lease, ANSWERS[answer], RETENTION)).transition
+        got = self.ask(self.harness.store.complete(lease, ANSWERS[answer], kept)).transition
         if row is None or row.owner != lease.owner:
             assert got is (Transition.MISSING if row is None else Transition.STALE)
         elif row.status is Status.COMPLETED:
             assert got is (Transition.ALREADY if row.answer == ANSWERS[answer] else Transition.STALE)
         else:
             assert got is Transition.DONE
-            self.rows[lease.key] = row.moved(Status.COMPLETED, self.now + RETENTION, answer=ANSWERS[answer])
+            self.rows[lease.key] = row.moved(Status.COMPLETED, self.now + RETENTION, answer=ANSWERS[answer], kept=kept)
 
-    @rule(number=HOLDERS)
-    def release(self, number: int) -> None:
+    @rule(number=HOLDERS, kept=st.sampled_from(RETENTIONS))
+    def release(self, number: int, kept: Retention) -> None:
         if (lease := self.holder(number)) is None:
             return
         row = self.rows.get(lease.key)
-        got = self.ask(self.harness.store.release(lease, "not_sent", RETENTION)).transition
+        got = self.ask(self.harness.store.release(lease, "not_sent", kept)).transition
         if row is None or row.owner != lease.owner:
             assert got is (Transition.MISSING if row is None else Transition.STALE)
         elif row.status in (Status.IN_PROGRESS, Status.UNKNOWN):
             assert got is Transition.DONE
-            self.rows[lease.key] = row.moved(Status.FAILED_RETRYABLE, self.now + RETENTION, reason="not_sent")
+            self.rows[lease.key] = row.moved(Status.FAILED_RETRYABLE, self.now + RETENTION, reason="not_sent", kept=kept)
         else:
             assert got is (Transition.ALREADY if row.status is Status.FAILED_RETRYABLE else Transition.STALE)
 
@@ -148,7 +186,7 @@ class Machine(RuleBasedStateMachine):
             assert got is (Transition.MISSING if row is None else Transition.STALE)
         elif row.status is Status.IN_PROGRESS:
             assert got is Transition.DONE
-            self.rows[lease.key] = row.moved(Status.UNKNOWN, reason="timeout")
+            self.rows[lease.key] = row.doubted(self.now, "timeout")
         else:
             assert got is (Transition.ALREADY if row.status is Status.UNKNOWN else Transition.STALE)
 
@@ -173,7 +211,7 @@ class Machine(RuleBasedStateMachine):
         right = row is not None and row.version == record.version and self.same_life(record, row)
         assert did == (right and row is not None and row.status is Status.IN_PROGRESS and row.over(self.now))
         if did and row is not None:
-            self.rows[record.key] = row.moved(Status.UNKNOWN, reason="lease_expired")
+            self.rows[record.key] = row.doubted(self.now, "lease_expired")
 
     @rule()
     def sweep(self) -> None:
@@ -181,17 +219,40 @@ class Machine(RuleBasedStateMachine):
         due = {key for key, row in self.rows.items() if row.status is Status.IN_PROGRESS and row.over(self.now)}
         assert swept == due
         for key in due:
-            self.rows[key] = self.rows[key].moved(Status.UNKNOWN, reason="lease_expired")
+            self.rows[key] = self.rows[key].doubted(self.now, "lease_expired")
 
     @rule()
     def reap(self) -> None:
         self.ask(self.harness.maintenance.reap(100))
-        self.rows = {key: row for key, row in self.rows.items() if not row.expired(self.now)}
+        for key, row in list(self.rows.items()):
+            if row.reaped(self.now):
+                del self.rows[key]
+                if row.buried_until is not None:
+                    self.graves[key] = max(self.graves.get(key, 0.0), row.buried_until)
+                if row.ended and row.kept.keep_for is not None:
+                    self.archive.append((key, row.until + row.kept.keep_for))
 
-    @rule(seconds=st.sampled_from([11.0, 31.0, 607.0]))
+    @rule()
+    def purge(self) -> None:
+        self.ask(self.harness.maintenance.purge(100))
+        self.graves = {key: until for key, until in self.graves.items() if until > self.now}
+        self.archive = [kept for kept in self.archive if kept[1] > self.now]
+        for key in self.keys:
+            assert len(self.ask(self.harness.archived(key))) == len([kept for kept, _ in self.archive if kept == key])
+
+    @rule(seconds=st.sampled_from([11.0, 31.0, 607.0, 3607.0, 90001.0]))
     def pass_time(self, seconds: float) -> None:
         self.ask(self.harness.advance(seconds))
         self.now += seconds
+
+    @rule(which=KEYS, kept=st.sampled_from(RETENTIONS), ask=st.booleans())
+    def live_and_end(self, which: int, kept: Retention, ask: bool) -> None:
+        """What chance alone would seldom do in this order."""
+        self.reserve(which, "a", probe=False, watch=False, ask=ask)
+        self.complete(0, "x", kept)
+        self.pass_time(3607.0)
+        self.reap()
+        self.reserve(which, "a", probe=False, watch=False, ask=True)
 
     @invariant()
     def records_are_as_the_model_says(self) -> None:
@@ -211,7 +272,7 @@ class Machine(RuleBasedStateMachine):
         assert record.version == row.version
         assert record.expired == row.expired(self.now)
         assert record.lease_live == (row.status is Status.IN_PROGRESS and not row.over(self.now))
-        assert record.dead_lettered == (row.status is Status.UNKNOWN and not row.probe)
+        assert record.dead_lettered == (row.status is Status.UNKNOWN and not row.probe and not row.watched)
 
 
 def explore(harness: Harness, runner: asyncio.Runner, *, examples: int, steps: int) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.model import Record, RecordKey
 from gateway.store.memory import MemoryStore
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.breaker import Breaker
@@ -12,7 +13,7 @@ from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock
-from tests.contract.harness import age_records, empty_records
+from tests.contract.harness import age_records, archived_records, empty_records
 from tests.contract.store_contract import StoreContract
 
 
@@ -44,6 +45,10 @@ class TieredHarness:
         for key in keys:
             await self.age(key, seconds)
 
+    async def archived(self, key: RecordKey) -> list[Record]:
+        assert isinstance(self.maintenance, MemoryStore)
+        return [record for record in self.maintenance.archived() if record.key == key]
+
     async def age(self, key: bytes, seconds: float) -> None:
         """Bring the end of an entry nearer."""
         left = await self.link.execute(b"PTTL", key)
@@ -61,6 +66,9 @@ class TieredPostgresHarness(TieredHarness):
     async def advance(self, seconds: float) -> None:
         await super().advance(seconds)
         await age_records(self.dsn, seconds)
+
+    async def archived(self, key: RecordKey) -> list[Record]:
+        return await archived_records(self.dsn, key)
 
     async def age(self, key: bytes, seconds: float) -> None:
         value = await self.link.execute(b"GET", key)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from gateway.core.decision import Label
 from gateway.core.fingerprint import make_fingerprinter
 from gateway.core.model import Headers, Intent, Record, RecordKey
+from gateway.core.places import Parts
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.engine import Engine
@@ -81,6 +82,10 @@ class NotingObserver(Quiet):
         self.upstream.append(status)
 
     def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None: ...
+
+    def key_noticed(self, route: str, kind: str, key_digest: str) -> None: ...
+
+    def duplicate_seen(self, route: str, key_digest: str) -> None: ...
 
     def background_failed(self, task: str, error: BaseException) -> None:
         self.failures.append((task, error))
@@ -165,7 +170,7 @@ class Stage:
         self._requests += 1
         name = f"request-{self._requests}"
         headers: Headers = ((b"Content-Type", b"application/json"),)
-        return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, lambda: headers, body)
+        return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, lambda: _parts(headers), body)
 
     async def ask(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None) -> Reply:
         """One request and its answer."""
@@ -232,3 +237,7 @@ def told(reply: Reply) -> tuple[Label, int, bytes]:
 def relayed(reply: Reply) -> AsyncIterator[bytes]:
     assert isinstance(reply.answer, Relayed)
     return reply.answer.body.pieces()
+
+
+def _parts(headers: Headers) -> Parts:
+    return Parts(headers, b"/v1/charges", None)

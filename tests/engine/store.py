@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import Settled, StoreUnavailable
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.ports import Retention, Settled, StoreUnavailable
 from gateway.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class TroubledStore:
         self._stage.tell(f"{operation}: {_told(result)}")
         return result
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         return await self._do("reserve", lambda: self._store.reserve(intent))
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
@@ -110,10 +110,10 @@ class TroubledStore:
     async def find(self, key: RecordKey) -> Record | None:
         return await self._do("find", lambda: self._store.find(key))
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         return await self._do("complete", lambda: self._store.complete(lease, response, retention))
 
-    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         return await self._do("release", lambda: self._store.release(lease, reason, retention))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.decision import Label
 from gateway.core.model import Lease, Status
-from gateway.ports import NotSent, NotSentReason
+from gateway.ports import NotSent, NotSentReason, Retention
 from tests.engine.stage import Stage, refused, scene, told
 from tests.engine.store import AnswersLate, Lands, LosesReply, Refuses, Stalls
 from tests.engine.upstream import Part
@@ -161,7 +161,7 @@ async def test_a_renewal_that_is_refused_is_counted_and_not_trusted(stage: Stage
     lease = await stage.memory.reserve(stage.intent())
     assert isinstance(lease, Lease)
     stage.keeper.hold(lease)
-    await stage.memory.release(lease, "verdict", 1000.0)
+    await stage.memory.release(lease, "verdict", Retention(1000.0))
     await stage.clock.sleep(11)
     await stage.keeper.renew_due()
     assert stage.observer.stale == ["renew"]

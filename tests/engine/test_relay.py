@@ -9,7 +9,7 @@ from gateway.core.decision import Label
 from gateway.core.model import Lease, Status, StoredResponse
 from gateway.core.policy import Limits
 from gateway.engine.answers import Passed, Refused, Relayed
-from gateway.ports import DoubtReason, InDoubt, RelayCut
+from gateway.ports import DoubtReason, InDoubt, RelayCut, Retention
 from tests.engine.stage import KEY, POLICY, Stage, refused, relayed, scene, told
 from tests.engine.store import LosesReply, Stalls
 from tests.engine.upstream import Part
@@ -91,7 +91,7 @@ async def test_a_stream_is_cut_when_its_settle_is_stale(stage: Stage) -> None:
     assert await anext(chunks) == b"one "
     found = await stage.record()
     lease = Lease(KEY, found.record_id, found.owner, found.attempt, 0.0, 0.0)
-    await stage.memory.complete(lease, StoredResponse(200, b"OK", (), b"found out", 9, b"d" * 32), 1000.0)
+    await stage.memory.complete(lease, StoredResponse(200, b"OK", (), b"found out", 9, b"d" * 32), Retention(1000.0))
     with pytest.raises(RelayCut):
         await everything(chunks)
     assert stage.observer.stale == ["complete"]

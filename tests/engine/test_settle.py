@@ -2,7 +2,7 @@
 
 from gateway.core.decision import Label
 from gateway.core.model import Lease, Status, StoredResponse
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Retention
 from tests.engine.stage import KEY, Stage, refused, scene, told
 from tests.engine.store import Lands, LosesReply, Refuses, Stalls
 from tests.engine.upstream import Part
@@ -94,7 +94,7 @@ async def test_a_stale_complete_answers_what_is_stored(stage: Stage) -> None:
     stage.upstream.plays(Part(pauses=(1.0,)))
     asked = stage.begin()
     await stage.clock.sleep(0.5)
-    await stage.memory.complete(await owner(stage), VERDICT, 1000.0)
+    await stage.memory.complete(await owner(stage), VERDICT, Retention(1000.0))
     reply = await asked
     assert told(reply) == (Label.EXECUTE, 200, b"found out")
     assert stage.transcript[-2:] == ["complete: stale", "find: completed"]
@@ -107,7 +107,7 @@ async def test_a_stale_complete_without_a_stored_answer_is_unknown(stage: Stage)
     stage.upstream.plays(Part(pauses=(1.0,)), Part(pauses=(9.0,)))
     asked = stage.begin()
     await stage.clock.sleep(0.2)
-    await stage.memory.release(await owner(stage), "verdict", 1000.0)
+    await stage.memory.release(await owner(stage), "verdict", Retention(1000.0))
     other = stage.begin(engine=stage.another()[0])
     await stage.clock.sleep(0.5)
     assert refused(await asked) == (502, "outcome-unknown")
@@ -121,7 +121,7 @@ async def test_a_stale_complete_whose_record_cannot_be_read_is_unknown(stage: St
     stage.upstream.plays(Part(pauses=(1.0,)))
     asked = stage.begin()
     await stage.clock.sleep(0.5)
-    await stage.memory.complete(await owner(stage), VERDICT, 1000.0)
+    await stage.memory.complete(await owner(stage), VERDICT, Retention(1000.0))
     stage.store.script("find", Refuses())
     assert refused(await asked) == (502, "outcome-unknown")
 
@@ -132,7 +132,7 @@ async def test_a_stale_complete_never_answers_with_another_operation(stage: Stag
     stage.upstream.plays(Part(pauses=(50.0,)), Part(pieces=(b"of another operation",)))
     asked = stage.begin(body=b'{"amount": 1}')
     await stage.clock.sleep(1)
-    await stage.memory.release(await owner(stage), "verdict", 5.0)
+    await stage.memory.release(await owner(stage), "verdict", Retention(5.0))
     await stage.clock.sleep(10)
     assert told(await stage.ask(body=b'{"amount": 2}')) == (Label.EXECUTE, 201, b"of another operation")
     assert refused(await asked) == (502, "outcome-unknown")
@@ -146,7 +146,7 @@ async def test_a_stale_answer_after_the_client_got_the_true_one_is_no_answer(sta
     await stage.clock.sleep(0.5)
     stage.store.away = True
     assert told(await asked)[1] == 201
-    await stage.memory.complete(await owner(stage), VERDICT, 1000.0)
+    await stage.memory.complete(await owner(stage), VERDICT, Retention(1000.0))
     stage.store.away = False
     await stage.quiet()
     assert stage.observer.stale == ["complete"]
@@ -159,7 +159,7 @@ async def test_a_stale_release_answers_what_is_stored(stage: Stage) -> None:
     stage.upstream.plays(Part(dials=1.0, raises_unsent=NotSent(NotSentReason.DNS)))
     asked = stage.begin()
     await stage.clock.sleep(0.5)
-    await stage.memory.complete(await owner(stage), VERDICT, 1000.0)
+    await stage.memory.complete(await owner(stage), VERDICT, Retention(1000.0))
     assert told(await asked) == (Label.EXECUTE, 200, b"found out")
 
 
@@ -180,6 +180,6 @@ async def test_a_late_answer_completes_a_record_that_a_verdict_gave_back(stage: 
     stage.upstream.plays(Part(pauses=(1.0,)))
     asked = stage.begin()
     await stage.clock.sleep(0.5)
-    await stage.memory.release(await owner(stage), "verdict", 1000.0)
+    await stage.memory.release(await owner(stage), "verdict", Retention(1000.0))
     assert told(await asked)[:2] == (Label.EXECUTE, 201)
     assert (await stage.record()).status is Status.COMPLETED

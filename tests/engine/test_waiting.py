@@ -9,7 +9,7 @@ from gateway.core.decision import Label
 from gateway.core.model import Lease, Status
 from gateway.core.policy import InFlight
 from gateway.engine import engine
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Retention
 from tests.engine.stage import FORWARD, KEY, POLICY, Stage, refused, scene, told
 from tests.engine.store import Refuses
 from tests.engine.upstream import Part
@@ -180,7 +180,7 @@ async def test_somebody_who_is_faster_three_times_is_at_it(stage: Stage) -> None
             if record.status is Status.FAILED_RETRYABLE and stage.transcript[-1].startswith("reserve"):
                 taken = await stage.memory.claim(record, stage.intent())
                 assert taken is not None
-                await stage.memory.release(taken, "faster", 1000.0)
+                await stage.memory.release(taken, "faster", Retention(1000.0))
             assert lease.key == found.key
             await asyncio.sleep(0.0005)
 

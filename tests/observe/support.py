@@ -3,12 +3,12 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.decision import Label
-from gateway.core.policy import Policy, Route
+from gateway.core.policy import HeaderPrincipal, Policy, Route
 from gateway.ports import Exchange
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
-GUARDED = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", ("Authorization",)))
+GUARDED = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (HeaderPrincipal("Authorization"),)))
 OPEN = Route("rest", "/**", "payments")
 
 

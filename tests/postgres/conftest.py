@@ -4,9 +4,13 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from gateway.embedded import PostgresServer
+from gateway.store.migrate import migrate, migrations
 from gateway.store.postgres import PostgresStore
+from tests.postgres.before import Before
 from tests.postgres.recorder import Recorder
 from tests.support.faults import FaultProxy, fault_proxy
+from tests.support.services import Services
 
 MakeStore = Callable[..., PostgresStore]
 
@@ -55,3 +59,30 @@ def proxied(database: str, proxy: FaultProxy) -> str:
 @pytest.fixture
 def recorder() -> Recorder:
     return Recorder()
+
+
+@pytest.fixture
+async def old_database(services: Services, every_postgres: PostgresServer, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """DSN of a database as the release left it whose last migration is the test module's `MIGRATION`, on each Postgres that is here."""
+    dsn = services.empty_database(every_postgres)
+    await migrate(dsn, steps=migrations()[: request.module.MIGRATION])
+    yield dsn
+    services.drop_database(every_postgres, dsn)
+
+
+@pytest.fixture
+async def before(old_database: str, request: pytest.FixtureRequest) -> AsyncIterator[Before]:
+    """A gateway of that release."""
+    connection = await asyncpg.connect(old_database)
+    gateway = Before(connection, request.module.MIGRATION)
+    await gateway.start()
+    yield gateway
+    await connection.close()
+
+
+@pytest.fixture
+async def old_store(old_database: str) -> AsyncIterator[PostgresStore]:
+    """A present gateway's store over the database of `before`."""
+    store = PostgresStore(old_database, pool_size=2, timeout=30)
+    yield store
+    await store.close()

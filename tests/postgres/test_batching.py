@@ -7,9 +7,9 @@ import pytest
 
 from gateway.core.model import Lease, Record, Status
 from gateway.core.packing import ZLIB
-from gateway.ports import StoreUnavailable, Transition
+from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
-from tests.contract.harness import RETENTION, age_records, empty_records, found, fresh_key, intent, reserved, response
+from tests.contract.harness import KEPT, age_records, empty_records, found, fresh_key, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.postgres.recorder import Recorder
 from tests.postgres.watch import OURS, until
@@ -38,7 +38,7 @@ async def test_concurrent_calls_share_statements(make_store: MakeStore, recorder
     assert sum(recorder.sizes("reserve")) == 300
     assert len(recorder.sizes("reserve")) <= 8
     assert max(recorder.sizes("reserve")) == 128
-    answers = await asyncio.gather(*[store.complete(lease, response(), RETENTION) for lease in leases])
+    answers = await asyncio.gather(*[store.complete(lease, response(), KEPT) for lease in leases])
     assert {answer.transition for answer in answers} == {Transition.DONE}
     assert len(recorder.sizes("complete")) <= 8
 
@@ -48,7 +48,7 @@ async def test_a_lone_call_goes_at_once(make_store: MakeStore, recorder: Recorde
     store = make_store(observer=recorder)
     for _ in range(5):
         lease = await reserved(store, intent())
-        await store.complete(lease, response(), RETENTION)
+        await store.complete(lease, response(), KEPT)
     assert recorder.sizes("reserve") == [1] * 5
     assert recorder.sizes("complete") == [1] * 5
 
@@ -58,7 +58,7 @@ async def test_a_herd_on_one_key_is_one_winner_in_few_statements(make_store: Mak
     store, key = make_store(observer=recorder), fresh_key()
     answers = await asyncio.gather(*[store.reserve(intent(key)) for _ in range(100)])
     (winner,) = [answer for answer in answers if isinstance(answer, Lease)]
-    assert {answer.owner for answer in answers} == {winner.owner}
+    assert {answer.owner for answer in answers if isinstance(answer, Lease | Record)} == {winner.owner}
     assert len(recorder.sizes("reserve")) <= 4
 
 
@@ -67,7 +67,7 @@ async def test_large_settles_travel_alone_and_batches_are_capped_in_bytes(make_s
     store = make_store(observer=recorder)
     bodies = [bytes(300 * 1024), *[bytes(200 * 1024)] * 12, bytes(300 * 1024)]
     leases = await asyncio.gather(*[reserved(store, intent()) for _ in bodies])
-    await asyncio.gather(*[store.complete(lease, response(body), RETENTION) for lease, body in zip(leases, bodies, strict=True)])
+    await asyncio.gather(*[store.complete(lease, response(body), KEPT) for lease, body in zip(leases, bodies, strict=True)])
     sizes = recorder.sizes("complete")
     assert sum(sizes) == 14
     assert max(sizes) <= 5
@@ -79,7 +79,7 @@ async def test_a_herd_of_replays_of_a_large_body_is_read_one_by_one(make_store: 
     store = make_store()
     body = secrets.token_bytes(200_000)
     lease = await reserved(store, intent())
-    await store.complete(lease, response(body), RETENTION)
+    await store.complete(lease, response(body), KEPT)
     answers = await asyncio.gather(*[store.reserve(intent(lease.key)) for _ in range(20)])
     assert all(isinstance(answer, Record) and answer.response == response(body) for answer in answers)
 
@@ -91,8 +91,8 @@ async def test_overlapping_batches_never_deadlock(make_store: MakeStore, connect
     async def write(number: int, store: PostgresStore, leases: list[Lease]) -> None:
         order = sorted(leases, key=lambda lease: hash((number, lease.owner)))
         await asyncio.gather(*[store.doubt(lease, "race") for lease in order], store.renew(order), store.sweep(50))
-        await asyncio.gather(*[store.release(lease, "race", RETENTION) for lease in order], store.renew(order))
-        await asyncio.gather(*[store.complete(lease, response(), RETENTION) for lease in order[::-1]], store.reap(50))
+        await asyncio.gather(*[store.release(lease, "race", KEPT) for lease in order], store.renew(order))
+        await asyncio.gather(*[store.complete(lease, response(), KEPT) for lease in order[::-1]], store.reap(50))
 
     for _ in range(6):
         leases = list(await asyncio.gather(*[reserved(stores[0], intent()) for _ in range(120)]))
@@ -147,7 +147,7 @@ async def test_a_response_that_cannot_be_stored_is_stored_without_its_body(
     full = [response(b"fine")] * 9
     full[4] = response(POISON)
     full[7] = replace(response(b"plain"), body=POISON, encoding=ZLIB)
-    answers = await asyncio.gather(*[store.complete(lease, each, RETENTION) for lease, each in zip(leases, full, strict=True)])
+    answers = await asyncio.gather(*[store.complete(lease, each, KEPT) for lease, each in zip(leases, full, strict=True)])
     assert {answer.transition for answer in answers} == {Transition.DONE}
     stored = [(await found(store, lease.key)).response for lease in leases]
     assert stored == [each.without_body() if each.body is POISON else each for each in full]
@@ -161,11 +161,11 @@ async def test_a_response_whose_headers_cannot_be_stored_is_stored_without_them(
     await refuse(connection, f"position('\\x{POISON.hex()}'::bytea in response_headers) > 0")
     lease = await reserved(store, intent())
     answer = response(b"body", headers=((b"x", POISON),))
-    assert (await store.complete(lease, answer, RETENTION)).transition is Transition.DONE
+    assert (await store.complete(lease, answer, KEPT)).transition is Transition.DONE
     stored = (await found(store, lease.key)).response
     assert stored is not None
     assert (stored.status, stored.headers, stored.body) == (201, (), None)
-    assert (await store.complete(lease, answer, RETENTION)).transition is Transition.ALREADY
+    assert (await store.complete(lease, answer, KEPT)).transition is Transition.ALREADY
 
 
 async def test_a_stored_response_that_cannot_be_read_fails_alone(
@@ -181,7 +181,7 @@ async def test_a_stored_response_that_cannot_be_read_fails_alone(
     ]
     leases = [await reserved(store, intent()) for _ in range(len(damage) + 1)]
     for lease in leases:
-        await store.complete(lease, response(headers=((b"a", b"b"),)), RETENTION)
+        await store.complete(lease, response(headers=((b"a", b"b"),)), KEPT)
     for lease, change in zip(leases, damage, strict=False):
         await connection.execute(f"UPDATE gateway_records SET {change} WHERE idempotency_key = $1", lease.key.key)
     answers = await asyncio.gather(*[store.reserve(intent(lease.key)) for lease in leases], return_exceptions=True)
@@ -203,8 +203,8 @@ async def test_a_serializable_database_still_has_one_winner(
         key = fresh_key()
         answers = await asyncio.gather(*[store.reserve(intent(key)) for store in stores for _ in range(10)])
         (winner,) = [answer for answer in answers if isinstance(answer, Lease)]
-        assert {answer.owner for answer in answers} == {winner.owner}
-        settled = await asyncio.gather(*[store.complete(winner, response(), RETENTION) for store in stores])
+        assert {answer.owner for answer in answers if isinstance(answer, Lease | Record)} == {winner.owner}
+        settled = await asyncio.gather(*[store.complete(winner, response(), KEPT) for store in stores])
         assert sorted(answer.transition.value for answer in settled) == ["already", "already", "already", "done"]
     await empty_records(database)
 
@@ -224,7 +224,7 @@ async def test_background_work_never_waits_for_a_locked_row(
         await connection.execute(lock, held.key.key)
         assert [swept.key for swept in await store.sweep(10)] == [free.key]
     for lease in (held, free):
-        await store.complete(lease, response(), 0.0)
+        await store.complete(lease, response(), Retention(0.0))
     async with connection.transaction():
         await connection.execute(lock, held.key.key)
         assert await store.reap(10) == 1
@@ -256,8 +256,9 @@ async def test_a_reserve_that_races_with_the_reaper_gets_an_answer(make_store: M
         answer = await store.reserve(intent(key))
         if isinstance(answer, Lease):
             leases += 1
-            assert (await store.release(answer, "x", 0.0)).transition is Transition.DONE
+            assert (await store.release(answer, "x", Retention(0.0))).transition is Transition.DONE
         else:
+            assert isinstance(answer, Record)
             assert answer.status is Status.FAILED_RETRYABLE
     stop.set()
     await reaping

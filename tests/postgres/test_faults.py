@@ -11,7 +11,7 @@ from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import claim_arguments
-from tests.contract.harness import RETENTION, found, intent, reserved, response
+from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.postgres.recorder import Recorder
 from tests.postgres.watch import OURS, until
@@ -21,7 +21,7 @@ from tests.support.faults import FaultProxy
 async def warm(store: PostgresStore) -> None:
     """Have each statement prepared on a connection, so that the next round trip is the statement itself."""
     lease = await reserved(store, intent())
-    await store.complete(lease, response(), RETENTION)
+    await store.complete(lease, response(), KEPT)
 
 
 async def test_a_reserve_whose_reply_is_lost_may_have_landed(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
@@ -47,9 +47,9 @@ async def test_a_complete_whose_reply_is_lost_can_be_repeated(make_store: MakeSt
     lease = await reserved(store, intent())
     proxy.drop_next_reply()
     with pytest.raises(StoreUnavailable) as lost:
-        await store.complete(lease, response(), RETENTION)
+        await store.complete(lease, response(), KEPT)
     assert lost.value.may_have_landed
-    assert (await store.complete(lease, response(), RETENTION)).transition is Transition.ALREADY
+    assert (await store.complete(lease, response(), KEPT)).transition is Transition.ALREADY
 
 
 async def test_a_stalled_server_costs_one_timeout(make_store: MakeStore, proxied: str, proxy: FaultProxy, recorder: Recorder) -> None:
@@ -76,7 +76,7 @@ async def test_what_waits_behind_a_stalled_statement_was_not_sent(make_store: Ma
     proxy.stall()
     running = asyncio.ensure_future(store.reserve(intent()))
     await asyncio.sleep(0.05)
-    settles = [store.complete(_lease(), response(), RETENTION) for _ in range(5)]
+    settles = [store.complete(_lease(), response(), KEPT) for _ in range(5)]
     answers = await asyncio.gather(store.find(intent().key), *settles, return_exceptions=True)
     assert [(type(answer), getattr(answer, "may_have_landed", None)) for answer in answers] == [(StoreUnavailable, False)] * 6
     with pytest.raises(StoreUnavailable) as sent:
@@ -176,7 +176,7 @@ async def test_a_backend_that_is_killed_under_a_statement_may_have_done_it(
     lease = await reserved(store, intent())
     async with connection.transaction():
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
-        settling = asyncio.ensure_future(store.complete(lease, response(), RETENTION))
+        settling = asyncio.ensure_future(store.complete(lease, response(), KEPT))
         await _blocked(connection)
         await connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
         with pytest.raises(StoreUnavailable) as killed:
@@ -192,7 +192,7 @@ async def test_a_cancelled_caller_does_not_stop_its_batch(
     leases = [await reserved(store, intent()) for _ in range(3)]
     async with connection.transaction():
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
-        settling = [asyncio.ensure_future(store.complete(lease, response(), RETENTION)) for lease in leases]
+        settling = [asyncio.ensure_future(store.complete(lease, response(), KEPT)) for lease in leases]
         await _blocked(connection)
         settling[0].cancel()
     answers = await asyncio.gather(*settling, return_exceptions=True)
@@ -210,7 +210,7 @@ async def test_a_cancelled_caller_that_still_waits_sends_nothing(
     lease = await reserved(store, intent())
     async with connection.transaction():
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
-        settling = asyncio.ensure_future(store.complete(lease, response(), RETENTION))
+        settling = asyncio.ensure_future(store.complete(lease, response(), KEPT))
         await _blocked(connection)
         waiting = intent()
         leaver = asyncio.ensure_future(store.reserve(waiting))
@@ -234,11 +234,11 @@ async def test_each_call_of_a_running_batch_has_its_own_deadline(
         gate = await asyncpg.connect(database)
         async with gate.transaction():
             await gate.execute(lock, [ahead.key.key])
-            settling = [asyncio.ensure_future(store.complete(ahead, response(), RETENTION))]
+            settling = [asyncio.ensure_future(store.complete(ahead, response(), KEPT))]
             await _blocked(connection)
-            settling.append(asyncio.ensure_future(store.complete(first, response(), RETENTION)))
+            settling.append(asyncio.ensure_future(store.complete(first, response(), KEPT)))
             await asyncio.sleep(1.5)  # what lies between the two deadlines
-            settling.append(asyncio.ensure_future(store.complete(second, response(), RETENTION)))
+            settling.append(asyncio.ensure_future(store.complete(second, response(), KEPT)))
             await asyncio.sleep(0)
         await gate.close()
         assert (await settling[0]).transition is Transition.DONE
@@ -248,7 +248,7 @@ async def test_each_call_of_a_running_batch_has_its_own_deadline(
         assert not settling[2].done()
     assert (await settling[2]).transition is Transition.DONE
     assert recorder.sizes("complete") == [1, 2]
-    assert (await store.complete(first, response(), RETENTION)).transition is Transition.ALREADY
+    assert (await store.complete(first, response(), KEPT)).transition is Transition.ALREADY
 
 
 async def test_a_release_sees_a_claim_that_lands_while_it_waits(
@@ -257,12 +257,12 @@ async def test_a_release_sees_a_claim_that_lands_while_it_waits(
     """The fence reads the row as locked, not as it was when the statement began: a late claim of mine is released, not left running."""
     store = make_store()
     lease = await reserved(store, intent())
-    await store.release(lease, "x", RETENTION)
+    await store.release(lease, "x", KEPT)
     wanted = intent(lease.key)
     async with connection.transaction():
         record = await found(store, lease.key)
         assert len(await connection.fetch(QUERIES["retry"], *claim_arguments(record, wanted))) == 1
-        releasing = asyncio.ensure_future(store.release(replace(lease, owner=wanted.owner), "lost", RETENTION))
+        releasing = asyncio.ensure_future(store.release(replace(lease, owner=wanted.owner), "lost", KEPT))
         await _blocked(connection)
     assert (await releasing).transition is Transition.DONE
     assert (await found(store, lease.key)).status is Status.FAILED_RETRYABLE
@@ -278,11 +278,11 @@ async def test_a_statement_that_is_given_up_leaves_no_backend_behind(
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
         for _ in range(2):
             with pytest.raises(StoreUnavailable) as given_up:
-                await store.complete(lease, response(), RETENTION)
+                await store.complete(lease, response(), KEPT)
             assert (given_up.value.reason, given_up.value.may_have_landed) == ("timeout", True)
         waiting = f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'"
         await until(lambda: connection.fetchval(waiting))
-    assert (await store.complete(lease, response(), RETENTION)).transition is Transition.DONE
+    assert (await store.complete(lease, response(), KEPT)).transition is Transition.DONE
 
 
 async def test_a_record_that_was_met_is_no_case_for_going_unguarded(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
@@ -290,7 +290,7 @@ async def test_a_record_that_was_met_is_no_case_for_going_unguarded(make_store: 
     store = make_store(proxied, pool_size=1)
     await warm(store)
     lease = await reserved(store, intent())
-    await store.complete(lease, response(bytes(300_000)), RETENTION)
+    await store.complete(lease, response(bytes(300_000)), KEPT)
     await store.find(lease.key)
     proxy.refuse_after_reply()
     with pytest.raises(StoreUnavailable) as lost:

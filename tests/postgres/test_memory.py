@@ -16,7 +16,7 @@ from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import columns, encode_headers, intent_row
 from gateway.store.postgres.statements import INLINE_BYTES
 from gateway.store.postgres.store import LARGE_READS
-from tests.contract.harness import RETENTION, found, intent, reserved, response
+from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.postgres.watch import OURS, until
 
@@ -29,7 +29,7 @@ LARGE = bytes(range(256)) * 4096
 
 async def stored(store: PostgresStore, body: bytes | None, headers: Headers = ()) -> Lease:
     lease = await reserved(store, intent())
-    await store.complete(lease, response(body, headers=headers), RETENTION)
+    await store.complete(lease, response(body, headers=headers), KEPT)
     return lease
 
 

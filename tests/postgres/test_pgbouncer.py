@@ -15,7 +15,7 @@ from gateway.core.model import Lease, Record
 from gateway.embedded.launch import free_port
 from gateway.ports import Transition
 from gateway.store.postgres import ScopeClaim
-from tests.contract.harness import RETENTION, fresh_key, intent, reserved, response
+from tests.contract.harness import KEPT, fresh_key, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.support.services import missing
 
@@ -72,7 +72,7 @@ async def test_two_gateways_work_behind_a_pooler(make_store: MakeStore, pooled: 
     answers = await asyncio.gather(*[store.reserve(intent(key)) for key in keys for store in stores])
     leases = [answer for answer in answers if isinstance(answer, Lease)]
     assert sorted(lease.key.key for lease in leases) == sorted(key.key for key in keys)
-    settles = [stores[n % 2].complete(lease, response(), RETENTION) for n, lease in enumerate(leases)]
+    settles = [stores[n % 2].complete(lease, response(), KEPT) for n, lease in enumerate(leases)]
     looks = [store.find(key) for store in stores for key in keys[:20]]
     settled = await asyncio.gather(*settles)
     found = await asyncio.gather(*looks)
@@ -87,7 +87,7 @@ async def test_every_other_call_works_behind_a_pooler(make_store: MakeStore, poo
     store = make_store(pooled, prepared_statements=False)
     lease = await reserved(store, intent())
     assert await store.renew([lease]) == frozenset({lease.owner})
-    assert (await store.release(lease, "x", RETENTION)).transition is Transition.DONE
+    assert (await store.release(lease, "x", KEPT)).transition is Transition.DONE
     record = await store.find(lease.key)
     assert record is not None
     second = await store.claim(record, intent(lease.key))

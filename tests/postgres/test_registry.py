@@ -13,7 +13,7 @@ from gateway.core.model import RecordKey
 from gateway.ports import Transition
 from gateway.store.postgres import PostgresStore, ScopeClaim
 from gateway.store.postgres.registry import COUNTED, NAMED, GuardedRoute, routes_text
-from tests.contract.harness import RETENTION, age_records, intent, reserved, response
+from tests.contract.harness import KEPT, RETENTION, age_records, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 
 CLAIM = ScopeClaim("payments", "header authorization", "header idempotency-key, lenient", "check-1")
@@ -78,7 +78,7 @@ async def test_a_change_without_live_records_is_written(make_store: MakeStore, d
     store = make_store()
     await store.registry.register([CLAIM], [])
     lease = await reserved(store, intent(RecordKey("payments:header.x", "k")))
-    assert (await store.complete(lease, response(), RETENTION)).transition is Transition.DONE
+    assert (await store.complete(lease, response(), KEPT)).transition is Transition.DONE
     for scope in ("payments-eu:none", "payment:none", "paymentsx:none", "payments"):
         await reserved(store, intent(RecordKey(scope, "k")))
     assert len(await store.registry.register([CHANGED], [])) == 1
@@ -116,7 +116,7 @@ def claim(scope: str, *routes: GuardedRoute) -> ScopeClaim:
 async def live(store: PostgresStore, scope: str, key: str = "k") -> None:
     """A completed record in this scope."""
     lease = await reserved(store, intent(RecordKey(f"{scope}:none", key)))
-    await store.complete(lease, response(), RETENTION)
+    await store.complete(lease, response(), KEPT)
 
 
 async def test_a_message_counts_and_says_when_the_last_expires(make_store: MakeStore, connection: Connection) -> None:

@@ -50,6 +50,13 @@ def test_every_statement_names_itself() -> None:
         assert ";" not in sql.replace("|| ';'", "")
 
 
+def test_a_reserve_that_does_not_ask_pays_nothing_for_tombstones() -> None:
+    """It is the same statement without them, which a batch gets in which nobody asks."""
+    assert "tombstone" not in QUERIES["reserve"]
+    asking = iter(QUERIES["reserve_or_gone"].splitlines())
+    assert all(line in asking for line in QUERIES["reserve"].splitlines()[1:])
+
+
 def test_the_database_clock_is_never_underestimated() -> None:
     """The estimate starts from the reading, adds all time since before the statement was sent, and follows the newest reading."""
     now = [100.0]

@@ -1,6 +1,7 @@
 """The statements themselves, run inside transactions whose now() stands still: what holds at the very instant, and by which index."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -8,15 +9,17 @@ import asyncpg
 import pytest
 
 from gateway.core.model import Intent, Lease, Record
+from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention
 from gateway.store.postgres.queries import QUERIES
-from gateway.store.postgres.rows import claim_arguments, columns, decode_record, intent_row
+from gateway.store.postgres.rows import claim_arguments, columns, decode_record, intent_row, tombstone_digests
 from gateway.store.postgres.statements import completion
-from tests.contract.harness import RETENTION, intent, response
+from tests.contract.harness import KEPT, RETENTION, intent, response
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
 
 MICROSECOND = "interval '1 microsecond'"
+REAP = (10, 2**30, TOMBSTONE_AFTER)
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ async def settle(connection: "Connection", query: str, wanted: Intent, *more: An
     assert row["transition"] == "done"
 
 
-async def complete(connection: "Connection", wanted: Intent, retention: float = RETENTION) -> None:
+async def complete(connection: "Connection", wanted: Intent, retention: Retention = KEPT) -> None:
     lease = Lease(wanted.key, UUID(int=0), wanted.owner, 1, 0.0, wanted.lease)
     row = await connection.fetchrow(QUERIES["complete"], *columns([completion(lease, response(), retention)]))
     assert row is not None
@@ -57,10 +60,10 @@ async def test_a_lease_lapses_at_its_very_end(frozen: "Connection") -> None:
     await reserve(frozen, wanted)
     await frozen.execute(f"UPDATE gateway_records SET locked_until = now() + {MICROSECOND}")
     record = await find(frozen, wanted)
-    arguments = (wanted.key.scope_id, wanted.key.key, record.record_id, record.version)
+    arguments = (wanted.key.scope_id, wanted.key.key, record.record_id, record.version, OBSERVED_DOUBT_KEPT)
     assert record.lease_live
     assert await frozen.fetch(QUERIES["lapse"], *arguments) == []
-    assert await frozen.fetch(QUERIES["sweep"], 10) == []
+    assert await frozen.fetch(QUERIES["sweep"], 10, OBSERVED_DOUBT_KEPT) == []
     await frozen.execute("UPDATE gateway_records SET locked_until = now()")
     assert not (await find(frozen, wanted)).lease_live
     assert len(await frozen.fetch(QUERIES["lapse"], *arguments)) == 1
@@ -70,7 +73,7 @@ async def test_a_sweep_takes_a_lease_at_its_very_end(frozen: "Connection") -> No
     """The sweeper judges the instant as lapse does."""
     await reserve(frozen, intent())
     await frozen.execute("UPDATE gateway_records SET locked_until = now()")
-    assert len(await frozen.fetch(QUERIES["sweep"], 10)) == 1
+    assert len(await frozen.fetch(QUERIES["sweep"], 10, OBSERVED_DOUBT_KEPT)) == 1
 
 
 async def test_a_record_expires_at_its_very_instant(frozen: "Connection") -> None:
@@ -83,7 +86,7 @@ async def test_a_record_expires_at_its_very_instant(frozen: "Connection") -> Non
     assert not record.expired
     assert record.expires_in is not None
     assert record.expires_in > 0
-    assert await frozen.fetchval(QUERIES["reap"], 10) == 0
+    assert await frozen.fetchval(QUERIES["reap"], *REAP) == 0
     assert await frozen.fetch(QUERIES["new_life"], *claim_arguments(record, intent(wanted.key))) == []
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
     assert (await find(frozen, wanted)).expired
@@ -96,15 +99,15 @@ async def test_a_reap_takes_a_record_at_its_very_instant(frozen: "Connection") -
     """The reaper judges the instant as everybody does."""
     wanted = intent()
     await reserve(frozen, wanted)
-    await complete(frozen, wanted, retention=0.0)
-    assert await frozen.fetchval(QUERIES["reap"], 10) == 1
+    await complete(frozen, wanted, Retention(0.0))
+    assert await frozen.fetchval(QUERIES["reap"], *REAP) == 1
 
 
 async def test_a_released_record_is_claimed_up_to_its_expiry(frozen: "Connection") -> None:
     """A microsecond before `expires_at` it is the next attempt; at the instant it is a new life."""
     wanted = intent()
     await reserve(frozen, wanted)
-    await settle(frozen, "release", wanted, "x", RETENTION)
+    await settle(frozen, "release", wanted, "x", RETENTION, None, None)
     record = await find(frozen, wanted)
     arguments = claim_arguments(record, intent(wanted.key))
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
@@ -127,7 +130,7 @@ async def test_instants_are_exact(frozen: "Connection") -> None:
     assert await frozen.fetchval(
         "SELECT (locked_until, reconcile_after) = (now() + interval '12.5 s', now() + interval '72.5 s') FROM gateway_records"
     )
-    await complete(frozen, wanted, 86400.0)
+    await complete(frozen, wanted, Retention(86400.0))
     assert await frozen.fetchval("SELECT (completed_at, expires_at) = (now(), now() + interval '1 day') FROM gateway_records")
     record = await find(frozen, wanted)
     assert record.expires_in == 86400.0
@@ -205,13 +208,24 @@ async def fill(connection: "Connection") -> None:
             FROM generate_series(1, 20000) AS n
         ) AS made
     """)
-    await connection.execute("VACUUM ANALYZE gateway_records")
+    await connection.execute(
+        "INSERT INTO gateway_tombstones"
+        " SELECT sha256(n::text::bytea), 'r', now() + n * interval '1 min' FROM generate_series(-100, 20000) AS n"
+    )
+    await connection.execute("""
+        INSERT INTO gateway_records_archive
+        SELECT (jsonb_populate_record(NULL::gateway_records_archive, to_jsonb(r) || jsonb_build_object(
+            'archived_at', now(), 'archived_reason', 'expired', 'purge_at', r.expires_at + interval '20 min'
+        ))).*
+        FROM gateway_records r WHERE r.status = 'completed'
+    """)
+    await connection.execute("VACUUM ANALYZE gateway_records, gateway_tombstones, gateway_records_archive")
 
 
 def scans(plan: Any) -> list[tuple[str, str]]:
-    """(node type, index or empty) of each scan of the records."""
+    """(node type, index or empty) of each scan of our tables."""
     found = [scan for child in plan.get("Plans", []) for scan in scans(child)]
-    if plan.get("Relation Name") == "gateway_records" and "Scan" in plan["Node Type"]:
+    if plan.get("Relation Name", "").startswith("gateway_") and "Scan" in plan["Node Type"]:
         found.append((plan["Node Type"], plan.get("Index Name", "")))
     if plan["Node Type"] == "Bitmap Index Scan":
         found.append((plan["Node Type"], plan["Index Name"]))
@@ -225,20 +239,27 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
     keys = [(wanted.key.scope_id, wanted.key.key, wanted.owner) for wanted in many]
     lease = Lease(many[0].key, UUID(int=0), many[0].owner, 1, 0.0, 30.0)
     record = Record(many[0].key, UUID(int=0), 1, "unknown", many[0].fingerprint, b"", 1, "")  # type: ignore[arg-type]  # only its key counts
-    due = "SELECT FROM gateway_records WHERE status = 'unknown' AND dead_lettered_at IS NULL AND reconcile_after <= now() LIMIT 10"
-    primary, expiring = "gateway_records_pkey", "gateway_records_expiring"
+    due = (
+        "SELECT FROM gateway_records"
+        " WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed AND reconcile_after <= now() LIMIT 10"
+    )
+    primary, expiring, tombstones = "gateway_records_pkey", "gateway_records_expiring", "gateway_tombstones_pkey"
+    purge = {tombstones, "gateway_tombstones_expiring", "gateway_records_archive_pkey", "gateway_records_archive_purging"}
+    asking = [replace(wanted, gone_for=n % 2 * 60.0 or None) for n, wanted in enumerate(many)]
     cases: list[tuple[str, tuple[Any, ...], set[str]]] = [
         (QUERIES["reserve"], (*columns(map(intent_row, many)), 65536), {primary}),
+        (QUERIES["reserve_or_gone"], (*columns(map(intent_row, many)), 65536, tombstone_digests(asking)), {primary, tombstones}),
         (QUERIES["find"], (*keys[0][:2], 65536), {primary}),
-        (QUERIES["complete"], tuple(columns([completion(lease, response(), 1.0)] * 1)), {primary}),
-        (QUERIES["release"], tuple(columns([(*key, "x", 1.0) for key in keys])), {primary}),
-        (QUERIES["doubt"], tuple(columns([(*key, "x") for key in keys])), {primary}),
+        (QUERIES["complete"], tuple(columns([completion(lease, response(), KEPT)] * 1)), {primary}),
+        (QUERIES["release"], tuple(columns([(*key, "x", 1.0, None, 1.0) for key in keys])), {primary}),
+        (QUERIES["doubt"], (*columns([(*key, "x") for key in keys]), OBSERVED_DOUBT_KEPT), {primary}),
         (QUERIES["renew"], tuple(columns([(*key, 1.0) for key in keys])), {primary}),
         (QUERIES["retry"], claim_arguments(record, many[0]), {primary}),
         (QUERIES["new_life"], claim_arguments(record, many[0]), {primary}),
-        (QUERIES["lapse"], (*keys[0][:2], UUID(int=0), 1), {primary}),
-        (QUERIES["sweep"], (10,), {primary, "gateway_records_lapsing"}),
-        (QUERIES["reap"], (10,), {primary, expiring}),
+        (QUERIES["lapse"], (*keys[0][:2], UUID(int=0), 1, OBSERVED_DOUBT_KEPT), {primary}),
+        (QUERIES["sweep"], (10, OBSERVED_DOUBT_KEPT), {primary, "gateway_records_lapsing"}),
+        (QUERIES["reap"], REAP, {primary, expiring}),
+        (QUERIES["purge"], REAP[:2], purge),
         (QUERIES["live_records"], ("scope-7", 1000), {primary, "gateway_records_lapsing", "gateway_records_doubtful", expiring}),
         (due, (), {"gateway_records_due"}),
     ]

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import Settled, StoreUnavailable
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.ports import Retention, Settled, StoreUnavailable
 from gateway.store.memory import MemoryStore
 from gateway.system import SystemClock
 
@@ -37,7 +37,7 @@ class Authority(MemoryStore):
     def now_us(self) -> int | None:
         return None if self.silent else super().now_us()
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         self._ask()
         await self.gate.wait()
         found = await super().reserve(intent)
@@ -49,7 +49,7 @@ class Authority(MemoryStore):
         self._ask()
         return await super().find(key)
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         self._ask()
         return await super().complete(lease, response, retention)
 

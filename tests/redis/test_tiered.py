@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.model import Status
+from gateway.core.model import Status, Tombstone
 from gateway.core.packing import ZLIB
-from gateway.ports import StoreUnavailable, Transition
+from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, entry_key
-from tests.redis.support import eventually, fingerprint
-from tests.redis.tiers import RETENTION, Tiers, intent, key, lease_of, record_of, response, tiers
+from tests.redis.support import eventually, fingerprint, token
+from tests.redis.tiers import KEPT, RETENTION, Tiers, intent, key, lease_of, record_of, response, tiers
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_a_replay_is_known_to_redis(bench: Tiers) -> None:
     """A completed record is answered from Redis as the authority would answer it, in another process too."""
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
-    settled = await bench.store.complete(lease, response(), RETENTION)
+    settled = await bench.store.complete(lease, response(), KEPT)
     assert isinstance(await bench.entry(record), CompletedEntry)
     asked = bench.authority.asked
     for store in (bench.store, bench.other):
@@ -59,7 +59,7 @@ async def test_another_fingerprint_is_the_authoritys_business(bench: Tiers) -> N
     lease = lease_of(await bench.store.reserve(intent(record)))
     found = record_of(await bench.other.reserve(intent(record, fingerprint("pay 6"))))
     assert (found.fingerprint, found.record_id) == (fingerprint(), lease.record_id)
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert isinstance(await bench.entry(record), CompletedEntry)
     asked = bench.authority.asked
     found = record_of(await bench.other.reserve(intent(record, fingerprint("pay 6"))))
@@ -80,7 +80,7 @@ async def test_a_lease_that_the_authority_refuses_does_not_stand_in_the_way(benc
         await idle
     bench.authority.gate.set()
     lease = lease_of(await winner)
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert await bench.entry(record) is None
 
 
@@ -91,7 +91,7 @@ async def test_a_value_of_another_release_is_not_read(bench: Tiers) -> None:
     await bench.redis.execute(b"SET", name, b"\x09future", b"PX", 60_000)
     lease = lease_of(await bench.store.reserve(intent(record)))
     assert await bench.store.find(record) is not None
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert await bench.store.drain(10)
     assert await bench.redis.execute(b"GET", name) == b"\x09future"
 
@@ -100,7 +100,7 @@ async def test_an_expired_record_is_not_served(bench: Tiers) -> None:
     """An entry outlives its record's expiry in Redis, and still is no answer from that instant on."""
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
-    await bench.store.complete(lease, response(), 60.0)
+    await bench.store.complete(lease, response(), Retention(60.0))
     assert isinstance(await bench.entry(record), CompletedEntry)
     bench.clock.ahead += 60.0
     asked = bench.authority.asked
@@ -111,7 +111,7 @@ async def test_an_expired_record_is_not_served(bench: Tiers) -> None:
 async def test_without_the_authoritys_clock_nothing_is_replayed(bench: Tiers) -> None:
     """A process that has not heard from the authority yet cannot know what has expired, and asks."""
     record = key()
-    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), RETENTION)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), KEPT)
     assert isinstance(await bench.entry(record), CompletedEntry)
     bench.authority.silent = True
     asked = bench.authority.asked
@@ -124,7 +124,7 @@ async def test_a_process_knows_its_own_settles_before_redis_does(bench: Tiers) -
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
     bench.relay.requests.clear()
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert record_of(await bench.store.reserve(intent(record))).status is Status.COMPLETED
     assert record_of(await bench.other.reserve(intent(record))).status is Status.IN_PROGRESS
     bench.relay.requests.set()
@@ -147,7 +147,7 @@ async def test_a_completed_record_lives_as_long_as_its_record_or_the_replay_time
     """Its TTL is what is left of the record, at most 15 minutes."""
     for retention, longest in ((RETENTION, 900_000), (20.0, 20_000)):
         record = key()
-        await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), retention)
+        await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), Retention(retention))
         assert isinstance(await bench.entry(record), CompletedEntry)
         assert longest - 15_000 < await bench.ttl(record) <= longest
 
@@ -155,7 +155,7 @@ async def test_a_completed_record_lives_as_long_as_its_record_or_the_replay_time
 async def test_a_response_without_its_body_is_replayed_without_it(bench: Tiers) -> None:
     """That the body was not kept is known to Redis as well."""
     record = key()
-    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(None), RETENTION)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(None), KEPT)
     assert isinstance(await bench.entry(record), CompletedEntry)
     assert record_of(await bench.other.reserve(intent(record))).response == response(None)
 
@@ -164,7 +164,7 @@ async def test_a_packed_response_is_replayed_as_it_was_packed(bench: Tiers) -> N
     """Its size in Redis is that of the packed body, however long the plain one; and a record that Redis lost enters packed again."""
     record = key()
     packed = replace(response(b"packed"), body_length=1_000_000, encoding=ZLIB)
-    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), packed, RETENTION)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), packed, KEPT)
     for _ in range(2):
         assert isinstance(await bench.entry(record), CompletedEntry)
         asked = bench.authority.asked
@@ -178,7 +178,7 @@ async def test_a_packed_response_is_replayed_as_it_was_packed(bench: Tiers) -> N
 async def test_a_large_response_stays_out(bench: Tiers) -> None:
     """A record above the size bound has no entry: its lease goes, and replays come from the authority."""
     record = key()
-    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(bytes(5000)), RETENTION)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(bytes(5000)), KEPT)
     assert await bench.entry(record) is None
     assert record_of(await bench.store.reserve(intent(record))).response == response(bytes(5000))
     assert await bench.entry(record) is None
@@ -189,7 +189,7 @@ async def test_a_record_that_redis_lost_enters_again(bench: Tiers) -> None:
     for meaning in (fingerprint(), fingerprint("pay 6")):
         record = key()
         lease = lease_of(await bench.store.reserve(intent(record)))
-        await bench.store.complete(lease, response(), RETENTION)
+        await bench.store.complete(lease, response(), KEPT)
         assert await bench.store.drain(10)
         await bench.forget(record)
         found = record_of(await bench.other.reserve(intent(record, meaning)))
@@ -208,9 +208,9 @@ async def test_what_is_not_final_does_not_enter(bench: Tiers, state: str) -> Non
         case "unknown":
             await bench.store.doubt(lease, "upstream_timeout")
         case "failed_retryable":
-            await bench.store.release(lease, "connection_refused", RETENTION)
+            await bench.store.release(lease, "connection_refused", KEPT)
         case "expired":
-            await bench.store.complete(lease, response(), 10.0)
+            await bench.store.complete(lease, response(), Retention(10.0))
             bench.clock.ahead += 11.0
         case _:
             pass
@@ -224,12 +224,12 @@ async def test_what_is_not_final_does_not_enter(bench: Tiers, state: str) -> Non
 async def test_a_claimed_attempt_has_no_entry(bench: Tiers) -> None:
     """An attempt that was claimed runs and completes without Redis; the next reserve brings its record in."""
     record = key()
-    await bench.store.release(lease_of(await bench.store.reserve(intent(record))), "connection_refused", RETENTION)
+    await bench.store.release(lease_of(await bench.store.reserve(intent(record))), "connection_refused", KEPT)
     found = record_of(await bench.store.reserve(intent(record)))
     lease = await bench.store.claim(found, intent(record))
     assert lease is not None
     assert await bench.entry(record) is None
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert await bench.entry(record) is None
     assert record_of(await bench.store.reserve(intent(record))).status is Status.COMPLETED
     entry = await bench.entry(record)
@@ -243,7 +243,7 @@ async def test_release_and_doubt_delete_the_lease(bench: Tiers, settle: str) -> 
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
     if settle == "release":
-        await bench.store.release(lease, "connection_refused", RETENTION)
+        await bench.store.release(lease, "connection_refused", KEPT)
     else:
         await bench.store.doubt(lease, "upstream_timeout")
     assert await bench.entry(record) is None
@@ -255,7 +255,7 @@ async def test_a_refused_completion_enters_nothing(bench: Tiers) -> None:
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
     bench.authority.delete(record)
-    assert (await bench.store.complete(lease, response(), RETENTION)).transition is Transition.MISSING
+    assert (await bench.store.complete(lease, response(), KEPT)).transition is Transition.MISSING
     assert await bench.entry(record) is None
 
 
@@ -268,7 +268,7 @@ async def test_a_completion_over_a_lost_lease_is_told(bench: Tiers) -> None:
     asking = intent(record)
     asked = asyncio.ensure_future(bench.other.reserve(asking))
     await eventually(lambda: bench.authority.asked == 2)
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert await bench.store.drain(10)
     assert bench.heard.stale == ["redis_complete"]
     assert await bench.entry(record) == LeaseEntry(asking.fingerprint, asking.owner)
@@ -279,7 +279,7 @@ async def test_a_completion_over_a_lost_lease_is_told(bench: Tiers) -> None:
 async def test_an_operators_deletion_stays(bench: Tiers) -> None:
     """A reader that was about to bring a completed record into Redis finds its lease gone after an operator has deleted the record."""
     record = key()
-    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), RETENTION)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), KEPT)
     assert isinstance(await bench.entry(record), CompletedEntry)
     await bench.forget(record)
     bench.authority.gate.clear()
@@ -305,7 +305,7 @@ async def test_without_redis_the_authority_does_it_all(bench: Tiers) -> None:
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
     assert record_of(await bench.store.reserve(intent(record))).record_id == lease.record_id
-    assert (await bench.store.complete(lease, response(), RETENTION)).transition is Transition.DONE
+    assert (await bench.store.complete(lease, response(), KEPT)).transition is Transition.DONE
     assert record_of(await bench.store.reserve(intent(record))).response == response()
     assert record_of(await bench.store.find(record)).response == response()
     await bench.store.tick()
@@ -316,7 +316,7 @@ async def test_without_redis_the_authority_does_it_all(bench: Tiers) -> None:
 async def test_without_the_authority_redis_still_answers_what_it_knows(bench: Tiers) -> None:
     """Replays go out while the authority is away; a new key is refused and its lease taken back."""
     record = key()
-    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), RETENTION)
+    await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), KEPT)
     assert isinstance(await bench.entry(record), CompletedEntry)
     bench.authority.away = True
     assert record_of(await bench.store.reserve(intent(record))).response == response()
@@ -369,7 +369,7 @@ async def test_a_lease_whose_acknowledgement_was_lost(redis_db: str) -> None:
         lease = lease_of(await bench.store.reserve(intent(record)))
         assert bench.heard.errors == [("acquire", "timeout")]
         assert await bench.redis.execute(b"EXISTS", entry_key(record.lookup_digest())) == 1
-        await bench.store.complete(lease, response(), RETENTION)
+        await bench.store.complete(lease, response(), KEPT)
         bench.relay.swallow = False
         assert await bench.entry(record) is None
 
@@ -384,7 +384,7 @@ async def test_a_completion_is_repeated_until_acknowledged(redis_db: str, fault:
             bench.relay.refuse()
         else:
             bench.relay.swallow = True
-        await bench.store.complete(lease, response(), RETENTION)
+        await bench.store.complete(lease, response(), KEPT)
         await eventually(lambda: any(operation == "complete" for operation, _ in bench.heard.errors))
         bench.relay.swallow = False
         if fault == "refuse":
@@ -398,7 +398,7 @@ async def test_a_write_ends_with_its_entry(bench: Tiers) -> None:
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
     await bench.lose_redis()
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert not await bench.store.drain(0)
     bench.clock.ahead += 5.0
     assert await bench.store.drain(10)
@@ -410,7 +410,7 @@ async def test_close_drops_what_is_left(bench: Tiers) -> None:
     record = key()
     lease = lease_of(await bench.store.reserve(intent(record)))
     bench.relay.requests.clear()
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     await bench.store.close(0.05)
     assert await bench.store.drain(0)
     other = lease_of(await bench.other.reserve(intent(key())))
@@ -473,7 +473,7 @@ async def test_an_attempt_whose_lease_redis_lost_writes_nothing_more(bench: Tier
     bench.clock.ahead += 3.0
     await bench.store.tick()
     assert bench.heard.stale == ["redis_extend"]
-    await bench.store.complete(lease, response(), RETENTION)
+    await bench.store.complete(lease, response(), KEPT)
     assert await bench.entry(record) is None
     assert bench.heard.stale == ["redis_extend"]
 
@@ -484,7 +484,7 @@ async def test_an_attempt_that_outlived_its_trust_still_completes(bench: Tiers) 
     lease = lease_of(await bench.store.reserve(first))
     bench.clock.ahead += 31.0
     await bench.store.tick()
-    assert (await bench.store.complete(lease, response(), RETENTION)).transition is Transition.DONE
+    assert (await bench.store.complete(lease, response(), KEPT)).transition is Transition.DONE
     assert await bench.entry(first.key) == LeaseEntry(first.fingerprint, first.owner)
 
 
@@ -500,6 +500,74 @@ async def test_a_tick_survives_redis(bench: Tiers) -> None:
     await bench.age(record, 2_000)
     await bench.store.tick()
     assert await bench.ttl(record) > 2_000
+
+
+# ---- what stays out of Redis
+
+
+async def test_a_tombstone_stays_out_of_redis(bench: Tiers) -> None:
+    """Only the authority knows of tombstones: each late retry asks it, and leaves no entry behind that could outlive what it says."""
+    record = key()
+    wanted = replace(intent(record), gone_for=600.0)
+    lease = lease_of(await bench.store.reserve(wanted))
+    await bench.store.complete(lease, response(), Retention(RETENTION, gone_for=600.0))
+    await bench.forget(record)
+    bench.clock.ahead += RETENTION + 1
+    assert await bench.authority.reap(10) == 1
+    for store in (bench.store, bench.other):
+        asked = bench.authority.asked
+        assert isinstance(await store.reserve(replace(wanted, owner=token())), Tombstone)
+        assert bench.authority.asked == asked + 1
+        assert await bench.entry(record) is None
+    bench.clock.ahead += 600.0
+    lease_of(await bench.store.reserve(replace(wanted, owner=token())))
+
+
+async def test_who_meets_a_late_retry_that_asks_is_told_that_one_is_in_progress(bench: Tiers) -> None:
+    """While the authority is being asked, a lease stands in Redis as for any other request; the next try hears of the tombstone."""
+    record = key()
+    wanted = replace(intent(record), gone_for=600.0)
+    await bench.authority.complete(lease_of(await bench.authority.reserve(wanted)), response(), Retention(RETENTION, gone_for=600.0))
+    bench.clock.ahead += RETENTION + 1
+    assert await bench.authority.reap(10) == 1
+    bench.authority.gate.clear()
+    asked = bench.authority.asked
+    first = asyncio.ensure_future(bench.store.reserve(replace(wanted, owner=token())))
+    await eventually(lambda: bench.authority.asked == asked + 1)
+    assert record_of(await bench.other.reserve(replace(wanted, owner=token()))).status is Status.IN_PROGRESS
+    bench.authority.gate.set()
+    assert isinstance(await first, Tombstone)
+    assert await bench.entry(record) is None
+    assert isinstance(await bench.other.reserve(replace(wanted, owner=token())), Tombstone)
+
+
+async def test_observed_attempts_stay_out_of_redis(bench: Tiers) -> None:
+    """Neither their leases nor their answers enter it: nothing there refuses an enforcing request, which takes over and enters itself."""
+    record = key()
+    watching = replace(intent(record), observed=True)
+    lease = lease_of(await bench.store.reserve(watching))
+    assert await bench.entry(record) is None
+    for store in (bench.store, bench.other):
+        assert record_of(await store.reserve(replace(watching, owner=token()))).owner == lease.owner
+    guarded = lease_of(await bench.other.reserve(intent(record)))
+    assert guarded.record_id != lease.record_id
+    assert isinstance(await bench.entry(record), LeaseEntry)
+    assert (await bench.store.complete(lease, response(), KEPT)).transition is Transition.STALE
+    assert (await bench.other.complete(guarded, response(), KEPT)).transition is Transition.DONE
+    assert isinstance(await bench.entry(record), CompletedEntry)
+
+
+async def test_a_completed_observed_record_enters_redis_when_it_is_asked_for(bench: Tiers) -> None:
+    """It counts, so an enforcing retry that reads it at the authority puts it there for the next one."""
+    record = key()
+    lease = lease_of(await bench.store.reserve(replace(intent(record), observed=True)))
+    await bench.store.complete(lease, response(), KEPT)
+    assert await bench.entry(record) is None
+    assert record_of(await bench.store.reserve(intent(record))).response == response()
+    assert isinstance(await bench.entry(record), CompletedEntry)
+    asked = bench.authority.asked
+    assert record_of(await bench.other.reserve(intent(record))).response == response()
+    assert bench.authority.asked == asked
 
 
 # ---- all together

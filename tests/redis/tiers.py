@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import StoreUnavailable
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.ports import Retention, StoreUnavailable
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, entry_key
 from gateway.store.redis.hotpath import HotPath
@@ -16,6 +16,7 @@ from tests.redis.relay import Relay
 from tests.redis.support import digest, fingerprint, linked, token
 
 RETENTION = 3600.0
+KEPT = Retention(RETENTION)
 
 
 @dataclass(slots=True)
@@ -114,11 +115,11 @@ def response(body: bytes | None = b"paid") -> StoredResponse:
     return StoredResponse(201, b"Created", ((b"Set", b"1"), (b"set", b"2")), body, length, b"d" * 32)
 
 
-def lease_of(found: Lease | Record) -> Lease:
+def lease_of(found: Lease | Record | Tombstone) -> Lease:
     assert isinstance(found, Lease)
     return found
 
 
-def record_of(found: Lease | Record | None) -> Record:
+def record_of(found: Lease | Record | Tombstone | None) -> Record:
     assert isinstance(found, Record)
     return found

@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import Counts, Settled, StoreUnavailable, Swept
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.ports import Counts, Retention, Settled, StoreUnavailable, Swept
 from gateway.store.memory import MemoryStore
 from tests.simulation.wire import Wire
 
@@ -64,13 +64,13 @@ class UnreliableStore:
         since = self._wire.connected_since()
         return None if since is None else self._boottime() - (self._world.loop.time() - since)
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         started = self._boottime()
         wanted = replace(intent, reconcilable=True)
         found = await self._ask("reserve", intent.key, lambda: self._reserve(wanted))
         return replace(found, started=started) if isinstance(found, Lease) else found
 
-    def _reserve(self, intent: Intent) -> Lease | Record:
+    def _reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         found = at_once(self._authority.reserve(intent))
         if isinstance(found, Lease):
             self._world.oracle.recorded(intent.key, intent.request_id)
@@ -94,18 +94,18 @@ class UnreliableStore:
     async def find(self, key: RecordKey) -> Record | None:
         return await self._ask("find", key, lambda: at_once(self._authority.find(key)))
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         return await self._ask("complete", lease.key, lambda: self._complete(lease, response, retention))
 
-    def _complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    def _complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         settled = at_once(self._authority.complete(lease, response, retention))
         self._world.oracle.settled(lease.key, response, settled)
         return settled
 
-    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         return await self._ask("release", lease.key, lambda: self._release(lease, reason, retention))
 
-    def _release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    def _release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         return at_once(self._authority.release(lease, reason, retention))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
@@ -119,6 +119,9 @@ class UnreliableStore:
 
     async def reap(self, limit: int) -> int:
         return await self._ask("reap", limit, lambda: at_once(self._authority.reap(limit)))
+
+    async def purge(self, limit: int) -> int:
+        return await self._ask("purge", limit, lambda: at_once(self._authority.purge(limit)))
 
     async def counts(self) -> Counts:
         raise StoreUnavailable("authority", "not_ready", may_have_landed=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from gateway.core.decision import Label
 from gateway.core.model import Headers, RecordKey
+from gateway.core.places import Parts
 from gateway.core.policy import Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Switched
 from gateway.engine.engine import Engine
@@ -46,7 +47,16 @@ class Ask:
         )
         body = self.meaning.encode()
         return GuardedRequest(
-            self.request_id, "charge", "payments", policy, self.key, "POST", b"/v1/charges", headers, lambda: headers + wire, body
+            self.request_id,
+            "charge",
+            "payments",
+            policy,
+            self.key,
+            "POST",
+            b"/v1/charges",
+            headers,
+            lambda: _parts(headers + wire),
+            body,
         )
 
 
@@ -149,3 +159,7 @@ class Client:
             gateway.forget(heard)
             if cancels and task is not None:
                 gateway.cancel(task)
+
+
+def _parts(headers: Headers) -> Parts:
+    return Parts(headers, b"/v1/charges", None)

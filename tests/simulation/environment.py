@@ -74,6 +74,10 @@ class CountingObserver(Quiet):
 
     def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None: ...
 
+    def key_noticed(self, route: str, kind: str, key_digest: str) -> None: ...
+
+    def duplicate_seen(self, route: str, key_digest: str) -> None: ...
+
     def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
         pass
 

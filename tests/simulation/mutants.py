@@ -5,12 +5,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.engine.answers import Reply
 from gateway.engine.engine import Engine
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import GuardedRequest
-from gateway.ports import Settled, StoreUnavailable, Swept, Transition
+from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode
 from gateway.store.redis.hotpath import Acquired, Found
 from gateway.store.tiered import TieredStore
@@ -19,7 +19,7 @@ from tests.simulation.environment import SeededRandomness
 from tests.simulation.gateway import Rules
 from tests.simulation.hot import SimulatedHotPath
 
-LONG = 1000.0
+LONG = Retention(1000.0)
 
 
 def _as_owner(found: Record) -> Lease:
@@ -45,19 +45,19 @@ class SweepsToFree(UnreliableStore):
 
 
 class CompletesForAnybody(UnreliableStore):
-    def _complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    def _complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         found = at_once(self._authority.find(lease.key))
         return super()._complete(lease if found is None else replace(lease, owner=found.owner), response, retention)
 
 
 class ReleasesForAnybody(UnreliableStore):
-    def _release(self, lease: Lease, reason: str, retention: float) -> Settled:
+    def _release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         found = at_once(self._authority.find(lease.key))
         return super()._release(lease if found is None else _as_owner(found), reason, retention)
 
 
 class SaysDoneBeforeTheCommit(UnreliableStore):
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         self._world.loop.outside(0.05, self._complete, lease, response, retention)
         return Settled(Transition.DONE)
 
@@ -107,7 +107,7 @@ class OneTokenForAll(SeededRandomness):
 
 
 class TrustsRedisAlone(TieredStore):
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         started = self._clock.boottime()
         held = await self._ask(intent)
         if isinstance(held, Record):
@@ -118,7 +118,7 @@ class TrustsRedisAlone(TieredStore):
 
 
 class TellsMisuseFromRedis(TieredStore):
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         lookup = intent.key.lookup_digest()
         value = await self._look(lookup)
         entry = None if value is None else decode(lookup, value)
@@ -134,10 +134,10 @@ class TellsMisuseFromRedis(TieredStore):
 
 
 class TellsRedisBeforeTheCommit(TieredStore):
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         held, now_us = self._held.pop(lease.owner, None), self._authority.now_us()
         if held is not None and now_us is not None:
-            expires = now_us + int(retention * 1e6)
+            expires = now_us + int(retention.seconds * 1e6)
             fingerprint, request = held.intent.fingerprint, held.intent.request_id
             entry = CompletedEntry(fingerprint, lease.owner, expires, lease.record_id, 0, lease.attempt, request, response)
             self._complete(held, entry, "complete", self._hot.complete)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from gateway.core.policy import InFlight, Limits, OnExpired, OnStoreOutage, Policy
+from gateway.core.policy import HeaderPrincipal, InFlight, Limits, OnExpired, OnStoreOutage, Policy
 
 LEASE = 3.0
 REDIS_LEASE = 1.0
@@ -176,7 +176,7 @@ def _mixed(random: Random) -> Scenario:
 def _policy(random: Random) -> Policy:
     return Policy(
         scope="payments",
-        principal=("X-Principal",),
+        principal=(HeaderPrincipal("X-Principal"),),
         in_flight=random.choice((InFlight.CONFLICT, InFlight.WAIT)),
         wait=random.choice((1.0, 4.0)),
         lease=LEASE,

@@ -6,34 +6,46 @@ from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.key import Key, find_key
 from gateway.core.model import Headers, RecordKey
-from gateway.core.policy import KeyPolicy, Limits, Policy
+from gateway.core.policy import HeaderKey, HeaderPrincipal, KeyPolicy, Limits, Policy
 from gateway.core.problems import Problem
 from gateway.core.scope import Scope, find_scope
 from gateway.engine.answers import Refused, Reply
-from gateway.proxy.admission import Admission, Admitted, Unkeyed, admit, too_large
+from gateway.proxy.admission import Unkeyed, admit, announced_too_large, known_by_fields, too_large
 
 SECRET = b"s"
-POLICY = Policy("charges", ("Authorization",), limits=Limits(request_body=1000))
+POLICY = Policy("charges", (HeaderPrincipal("Authorization"),), limits=Limits(request_body=1000))
 KEY: Headers = ((b"Idempotency-Key", b'"k-1"'),)
 AUTH: Headers = ((b"Authorization", b"Bearer t"),)
 
 
-def refusal(admission: Admission) -> tuple[Label, Problem]:
+def refusal(admission: RecordKey | Unkeyed | Reply) -> tuple[Label, Problem]:
     assert isinstance(admission, Reply)
     assert isinstance(admission.answer, Refused)
     return admission.label, admission.answer.problem
+
+
+def admitted(fields: Fields, policy: Policy) -> RecordKey | Unkeyed | Reply:
+    """A request's head, judged in the order in which the proxy judges it."""
+    key = admit(fields, b"/v1/charges", policy)
+    if isinstance(key, Unkeyed | Reply):
+        return key
+    assert isinstance(key, Key)
+    scope = known_by_fields(fields, policy, SECRET)
+    if isinstance(scope, Reply):
+        return scope
+    return too_large(policy) if announced_too_large(fields, policy) else RecordKey(scope.id, key.text)
 
 
 def test_admitted() -> None:
     """A keyed request of a known caller gets its record's place: the caller's scope and the unquoted key."""
     scope = find_scope(Fields(AUTH), "charges", ("Authorization",), SECRET)
     assert isinstance(scope, Scope)
-    assert admit(Fields(KEY + AUTH), POLICY, SECRET) == Admitted(RecordKey(scope.id, "k-1"))
+    assert admitted(Fields(KEY + AUTH), POLICY) == RecordKey(scope.id, "k-1")
 
 
 def test_without_a_principal() -> None:
     """A route whose principal is `none`, spelled out, has one scope for all callers."""
-    assert admit(Fields(KEY), Policy("charges", ()), SECRET) == Admitted(RecordKey("charges:none", "k-1"))
+    assert admitted(Fields(KEY), Policy("charges", ())) == RecordKey("charges:none", "k-1")
 
 
 @pytest.mark.parametrize(
@@ -53,32 +65,32 @@ def test_without_a_principal() -> None:
 )
 def test_refusals(headers: Headers, label: Label, problem: Problem) -> None:
     """Each refusal has its label and its problem; the key is judged first, then the caller, then the announced length."""
-    assert refusal(admit(Fields(headers), POLICY, SECRET)) == (label, problem)
+    assert refusal(admitted(Fields(headers), POLICY)) == (label, problem)
 
 
 @pytest.mark.parametrize("length", [b"0", b"1000", b"", b"-1", b"+1", b"1e9", b"x", b"\xb2"])
 def test_lengths_that_do_not_refuse(length: bytes) -> None:
     """A length within the limit is admitted; what is no number is left to the HTTP parser and the reading of the body."""
-    assert isinstance(admit(Fields((*KEY, *AUTH, (b"Content-Length", length))), POLICY, SECRET), Admitted)
+    assert isinstance(admitted(Fields((*KEY, *AUTH, (b"Content-Length", length))), POLICY), RecordKey)
 
 
 def test_optional_keys() -> None:
     """Where the key is optional a request without one passes, also without credentials; a bad key is refused all the same."""
-    policy = Policy("charges", ("Authorization",), key=KeyPolicy(required=False))
-    assert admit(Fields(()), policy, SECRET) == Unkeyed()
-    assert refusal(admit(Fields(((b"Idempotency-Key", b""),)), policy, SECRET)) == (Label.KEY_INVALID, Problem.KEY_INVALID)
-    assert refusal(admit(Fields(KEY), policy, SECRET)) == (Label.PRINCIPAL_MISSING, Problem.PRINCIPAL_MISSING)
+    policy = Policy("charges", (HeaderPrincipal("Authorization"),), key=KeyPolicy(required=False))
+    assert admitted(Fields(()), policy) == Unkeyed()
+    assert refusal(admitted(Fields(((b"Idempotency-Key", b""),)), policy)) == (Label.KEY_INVALID, Problem.KEY_INVALID)
+    assert refusal(admitted(Fields(KEY), policy)) == (Label.PRINCIPAL_MISSING, Problem.PRINCIPAL_MISSING)
 
 
 def test_details_name_the_field_and_never_its_value() -> None:
     """A refusal tells which field to send, and repeats no key and no credential."""
-    policy = Policy("charges", ("X-Tenant",), key=KeyPolicy(header="X-Payout-Idempotency"))
-    missing = admit(Fields(()), policy, SECRET)
+    policy = Policy("charges", (HeaderPrincipal("X-Tenant"),), key=KeyPolicy(HeaderKey("X-Payout-Idempotency")))
+    missing = admitted(Fields(()), policy)
     assert isinstance(missing, Reply)
     assert isinstance(missing.answer, Refused)
     assert "X-Payout-Idempotency" in (missing.answer.detail or "")
     headers: Headers = ((b"X-Payout-Idempotency", b"needle"), (b"X-Tenant", b"secret-1"), (b"X-Tenant", b"secret-2"))
-    nobody = admit(Fields(headers), policy, SECRET)
+    nobody = admitted(Fields(headers), policy)
     assert isinstance(nobody, Reply)
     assert isinstance(nobody.answer, Refused)
     detail = nobody.answer.detail or ""
@@ -97,5 +109,5 @@ def test_too_large_names_the_limit() -> None:
 def test_nominated_fields_still_count() -> None:
     """`Connection` naming the key or the credential does not switch protection off."""
     headers: Headers = ((b"Connection", b"Idempotency-Key, Authorization"), *KEY, *AUTH)
-    assert admit(Fields(headers), POLICY, SECRET) == admit(Fields(KEY + AUTH), POLICY, SECRET)
+    assert admitted(Fields(headers), POLICY) == admitted(Fields(KEY + AUTH), POLICY)
     assert find_key(Fields(headers), POLICY.key) == Key("k-1")

@@ -49,7 +49,7 @@ ROWS: list[tuple[str, Record, Fingerprint | None, Policy, type[Decision]]] = [
     ("completed, expired", record(Status.COMPLETED, expired=True), FINGERPRINT, POLICY, Claim),
     ("completed, expired, gone", record(Status.COMPLETED, expired=True), FINGERPRINT, GONE, Gone),
     ("failed, expired", record(Status.FAILED_RETRYABLE, expired=True), FINGERPRINT, POLICY, Claim),
-    ("failed, expired, gone", record(Status.FAILED_RETRYABLE, expired=True), FINGERPRINT, GONE, Gone),
+    ("failed, expired, gone", record(Status.FAILED_RETRYABLE, expired=True), FINGERPRINT, GONE, Claim),
     ("expired, other operation", record(Status.COMPLETED, expired=True), OTHERS["digest"], POLICY, Claim),
     ("expired, unreadable", record(Status.COMPLETED, expired=True), None, POLICY, Claim),
     *[(f"{status}, other operation", record(status, lease_live=True), OTHERS["digest"], POLICY, KeyMisuse) for status in Status],
@@ -76,7 +76,7 @@ def expected(
     """The table of the design, told again as data; the second value is the Retry-After of an answer that has one."""
     ended = expired and status in {Status.COMPLETED, Status.FAILED_RETRYABLE}
     rows: list[tuple[bool, type[Decision], int | str | None]] = [
-        (ended and gone, Gone, "-"),
+        (ended and gone and status is Status.COMPLETED, Gone, "-"),
         (ended, Claim, "-"),
         (sent == "unreadable", Unreadable, "-"),
         (sent != "same", KeyMisuse, "-"),

@@ -73,7 +73,8 @@ def test_executes_only_what_may_run(found: Record, request: Fingerprint | None, 
     """
     if isinstance(decide(found, request, policy), Claim):
         released = found.status is Status.FAILED_RETRYABLE and request == found.fingerprint and not found.expired
-        expired = found.status in FINAL and found.expired and policy.on_expired is OnExpired.EXECUTE
+        again = policy.on_expired is OnExpired.EXECUTE or found.status is Status.FAILED_RETRYABLE
+        expired = found.status in FINAL and found.expired and again
         assert released or expired
 
 
@@ -109,10 +110,10 @@ def test_doubt_stays_doubt(found: Record, policy: Policy) -> None:
 
 @given(records, sent, policies)
 def test_gone_executes_nothing(found: Record, request: Fingerprint | None, policy: Policy) -> None:
-    """`on_expired: gone` never runs an expired record's operation again."""
+    """`on_expired: gone` never runs an expired record's operation again; under a released one none ran."""
     policy = replace(policy, on_expired=OnExpired.GONE)
     decision = decide(found, request, policy)
-    assert isinstance(decision, Gone) == (found.expired and found.status in FINAL)
+    assert isinstance(decision, Gone) == (found.expired and found.status is Status.COMPLETED)
 
 
 @given(records, sent, policies, policies)

@@ -1,4 +1,4 @@
-"""Fingerprint v1: golden values that pin it for ever, and what changes it and what does not."""
+"""Fingerprints: golden values that pin both versions for ever, and what changes them and what does not."""
 
 import hashlib
 import hmac
@@ -11,8 +11,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gateway.core.fingerprint import (
+    FORM_TYPE,
     LARGE_BODY,
     VERSION,
+    VERSIONS,
     BodyDigest,
     Content,
     Fingerprinter,
@@ -25,9 +27,10 @@ from gateway.core.fingerprint import (
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.scope import length_prefixed
-from tests.unit.vectors import load
+from tests.unit.vectors import load, octets
 
-VECTORS = load("fingerprint")
+VECTORS = load("fingerprint") + load("fingerprint2")
+IDS = [f"{case.get('version', 1)}-{case['name']}" for case in VECTORS]
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)
 AUTO = FingerprintPolicy()
@@ -43,24 +46,15 @@ def digest(content: Content, policy: FingerprintPolicy = AUTO, secret: bytes = b
 
 def policy_of(case: dict[str, Any]) -> FingerprintPolicy:
     raw = case["policy"]
-    return FingerprintPolicy(BodyMode(raw["body"]), tuple(raw["headers"]), tuple(raw["ignore"]))
+    return FingerprintPolicy(BodyMode(raw["body"]), tuple(raw["headers"]), tuple(raw["ignore"]), tuple(raw.get("only", [])))
+
+
+def version_of(case: dict[str, Any]) -> int:
+    return int(case.get("version", 1))
 
 
 def fingerprinter_of(case: dict[str, Any]) -> Fingerprinter:
-    return make_fingerprinter(policy_of(case), bytes.fromhex(case["secret"]))
-
-
-def octets(described: Any) -> bytes:
-    """What a vector describes: a text, octets in hex, or a list of texts, some of them repeated so many times."""
-    match described:
-        case str():
-            return described.encode()
-        case {"hex": digits}:
-            return bytes.fromhex(digits)
-        case {"unit": unit, "times": times}:
-            return octets(unit) * int(times)
-        case _:
-            return b"".join(map(octets, described))
+    return make_fingerprinter(policy_of(case), bytes.fromhex(case["secret"]), version_of(case))
 
 
 def content_of(case: dict[str, Any]) -> Content:
@@ -68,35 +62,52 @@ def content_of(case: dict[str, Any]) -> Content:
     return Content(case["scope"], case["method"], case["target"].encode(), headers, octets(case["body"]))
 
 
-@pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
+@pytest.mark.parametrize("case", VECTORS, ids=IDS)
 def test_golden_fingerprints(case: dict[str, Any]) -> None:
-    """Version 1 gives these digests, for ever: they are in databases."""
+    """A version gives these digests, for ever: they are in databases."""
     found = fingerprinter_of(case).fingerprint(content_of(case))
-    assert (found.version, found.policy.hex(), found.digest.hex()) == (1, case["policy_digest"], case["fingerprint"])
+    assert (found.version, found.policy.hex(), found.digest.hex()) == (version_of(case), case["policy_digest"], case["fingerprint"])
 
 
-@pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
+@pytest.mark.parametrize("case", VECTORS, ids=IDS)
 def test_golden_policies(case: dict[str, Any]) -> None:
     """A policy's text, from which its digest is made, and back."""
     assert policy_text(policy_of(case)) == case["policy_text"]
-    assert policy_digest(case["policy_text"]).hex() == case["policy_digest"]
+    assert policy_digest(case["policy_text"], version_of(case)).hex() == case["policy_digest"]
     assert policy_text(parse_policy(case["policy_text"])) == case["policy_text"]
 
 
-@pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
+@pytest.mark.parametrize("case", VECTORS, ids=IDS)
 def test_golden_parts(case: dict[str, Any]) -> None:
     """The digest is SHA-256, or HMAC under the secret, of the domain tag and the length-prefixed parts, and of nothing else."""
-    message = b"idempotency-gateway/fingerprint/1\0"
-    for part in map(octets, case["parts"]):
-        message += b"%d:%b," % (len(part), part)
+    message = b"idempotency-gateway/fingerprint/%d\0" % version_of(case) + octets({"prefixed": case["parts"]})
     secret = bytes.fromhex(case["secret"])
     want = hmac.new(secret, message, hashlib.sha256) if secret else hashlib.sha256(message)
     assert want.hexdigest() == case["fingerprint"]
 
 
-def test_version_is_pinned() -> None:
-    """A new version needs its own vectors beside these; version 1 stays readable."""
-    assert VERSION == 1
+def test_versions_are_pinned() -> None:
+    """A new version needs its own vectors beside these; those before it stay readable."""
+    assert (VERSION, VERSIONS) == (2, (1, 2))
+    assert {version_of(case) for case in VECTORS} == {1, 2}
+
+
+def test_what_a_version_does_not_know() -> None:
+    """A version of another release, and what version 1 did not have, are refused: they must not be taken for something else."""
+    for version in (0, 3):
+        with pytest.raises(ValueError, match="version"):
+            make_fingerprinter(AUTO, b"", version)
+    for policy in (FingerprintPolicy(BodyMode.FORM), FingerprintPolicy(BodyMode.MULTIPART), FingerprintPolicy(only=("/a",))):
+        with pytest.raises(ValueError, match="version 1"):
+            make_fingerprinter(policy, b"", 1)
+        assert make_fingerprinter(policy, b"").version == 2
+
+
+def test_versions_never_meet() -> None:
+    """Under one policy text the versions have digests of their own, for the policy and for every request."""
+    prints = [make_fingerprinter(AUTO, b"s", version).fingerprint(PAYMENT) for version in VERSIONS]
+    assert len({found.policy for found in prints}) == len({found.digest for found in prints}) == len(VERSIONS)
+    assert [found.policy for found in prints] == [policy_digest(policy_text(AUTO), version) for version in VERSIONS]
 
 
 # ---- what changes it
@@ -300,8 +311,9 @@ def test_ignored_pointers_apply(members: dict[str, Any], one: Any, other: Any) -
 def test_never_raises(body: bytes, headers: list[tuple[bytes, bytes]], target: bytes) -> None:
     """Whatever a client sends has a fingerprint of 32 bytes."""
     for mode in BodyMode:
-        content = Content("s", "POST", target, (*JSON, *headers), body)
-        assert len(digest(content, FingerprintPolicy(mode, ("x",), ("/a",)))) == 32
+        for media_type in (b"application/json", FORM_TYPE, b"multipart/form-data; boundary=b"):
+            content = Content("s", "POST", target, ((b"Content-Type", media_type), *headers), body)
+            assert len(digest(content, FingerprintPolicy(mode, ("x",), ("/a",), ("/*",)))) == 32
 
 
 # ---- large bodies
@@ -347,11 +359,13 @@ def test_a_digest_stands_for_a_large_body_only() -> None:
 # ---- policies
 
 
+pointers = st.lists(st.from_regex(r"(/([abÄ*]|~[01])*)*", fullmatch=True), max_size=3, unique=True).map(tuple)
 policies = st.builds(
     FingerprintPolicy,
     st.sampled_from(BodyMode),
     st.lists(st.from_regex(r"[a-z-]{1,8}", fullmatch=True), max_size=3, unique=True).map(tuple),
-    st.lists(st.text("abÄ~01/", max_size=5).map(lambda text: "/" + text), max_size=3, unique=True).map(tuple),
+    pointers,
+    pointers,
 )
 
 
@@ -359,14 +373,16 @@ policies = st.builds(
 def test_policies_round_trip(policy: FingerprintPolicy) -> None:
     """A policy read back from its text is the same policy, its lists in order."""
     text = policy_text(policy)
-    assert parse_policy(text) == replace(policy, headers=tuple(sorted(policy.headers)), ignore=tuple(sorted(policy.ignore)))
+    headers, ignore, only = (tuple(sorted(names)) for names in (policy.headers, policy.ignore, policy.only))
+    assert parse_policy(text) == FingerprintPolicy(policy.body, headers, ignore, only)
     assert policy_text(parse_policy(text)) == text
 
 
 @given(policies, policies)
 def test_different_policies_have_different_digests(one: FingerprintPolicy, other: FingerprintPolicy) -> None:
     """The digest names the policy: the order of its lists aside, no two share one, and each fingerprint carries its own."""
-    same = (one.body, {*one.headers}, {*one.ignore}) == (other.body, {*other.headers}, {*other.ignore})
+    sets = [(policy.body, {*policy.headers}, {*policy.ignore}, {*policy.only}) for policy in (one, other)]
+    same = sets[0] == sets[1]
     first, second = (make_fingerprinter(policy, b"").fingerprint(PAYMENT) for policy in (one, other))
     assert (first.policy == second.policy) == same
     assert first.policy == policy_digest(policy_text(one))
@@ -383,6 +399,10 @@ def test_different_policies_have_different_digests(one: FingerprintPolicy, other
         "{}",
         '{"body":"auto","headers":[]}',
         '{"body":"auto","headers":[],"ignore":[],"more":1}',
+        '{"body":"auto","headers":[],"only":["/a"]}',
+        '{"body":"auto","headers":[],"ignore":[],"only":[]}',
+        '{"body":"auto","headers":[],"ignore":[],"only":[5]}',
+        '{"body":"auto","headers":[],"ignore":[],"only":"/a"}',
         '{"body":"xml","headers":[],"ignore":[]}',
         '{"body":null,"headers":[],"ignore":[]}',
         '{"body":"auto","headers":"abc","ignore":[]}',
@@ -393,6 +413,6 @@ def test_different_policies_have_different_digests(one: FingerprintPolicy, other
     ],
 )
 def test_foreign_policy_texts_are_refused(text: str) -> None:
-    """A text that this version does not fully understand is a ValueError, never another policy."""
+    """A text that is not fully understood is a ValueError, never another policy."""
     with pytest.raises(ValueError):  # noqa: PT011 - three parsers, one contract: whatever its words, a ValueError
         parse_policy(text)

@@ -1,8 +1,10 @@
-"""Fingerprints under the route's own policy, and under the one that a record was written with."""
+"""Fingerprints under the route's own policy, and under the policy and version that a record was written with."""
+
+from dataclasses import replace
 
 import pytest
 
-from gateway.core.fingerprint import Content, make_fingerprinter, policy_digest, policy_text
+from gateway.core.fingerprint import VERSION, VERSIONS, Content, make_fingerprinter, policy_digest, policy_text
 from gateway.core.model import Fingerprint
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.engine.fingerprints import Fingerprints
@@ -19,8 +21,8 @@ KEPT = make_fingerprinter(OLD, SECRET).fingerprint(CONTENT)
 class Registry:
     """Policy texts by digest, and how often they were asked for."""
 
-    def __init__(self, *texts: str, version: int = 1) -> None:
-        self.texts = {policy_digest(text): (version, text) for text in texts}
+    def __init__(self, *texts: str, version: int = VERSION) -> None:
+        self.texts = {policy_digest(text, version): (version, text) for text in texts}
         self.asked: list[bytes] = []
 
     async def __call__(self, digest: bytes) -> tuple[int, str] | None:
@@ -55,14 +57,40 @@ async def test_a_record_is_compared_under_its_own_policy() -> None:
     assert registry.asked == [KEPT.policy]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("policy", [OWN, OLD])
+async def test_a_record_is_compared_under_its_own_version(version: int, policy: FingerprintPolicy) -> None:
+    """A record of an older version, under the route's own policy or another, is compared as that version reads it; one look-up each."""
+    content = Content("charges", "POST", b"/v1/charges", ((b"Content-Type", b"application/x-www-form-urlencoded"),), b"a=1&b=2")
+    kept = make_fingerprinter(policy, SECRET, version).fingerprint(content)
+    sent = make_fingerprinter(OWN, SECRET).fingerprint(content)
+    registry = Registry(policy_text(policy), version=version)
+    subject = fingerprints(registry)
+    for _ in range(2):
+        assert await subject.comparable(content, sent, kept) == kept
+    reordered = replace(content, body=b"b=2&a=1")
+    again = make_fingerprinter(OWN, SECRET).fingerprint(reordered)
+    assert (await subject.comparable(reordered, again, kept) == kept) == (version == 2 and policy is OWN)
+    assert registry.asked == ([] if (version, policy) == (VERSION, OWN) else [kept.policy])
+
+
+async def test_a_text_that_a_version_does_not_know_is_none() -> None:
+    """A registered policy that its version cannot mean is never a mismatch: None."""
+    text = policy_text(FingerprintPolicy(only=("/a",)))
+    kept = Fingerprint(1, policy_digest(text, 1), KEPT.digest)
+    assert await fingerprints(Registry(text, version=1)).comparable(CONTENT, SENT, kept) is None
+
+
 async def test_what_cannot_be_computed_is_none() -> None:
     """An unknown version, an unregistered policy, a policy of a later version or with an unknown text is never a mismatch: None."""
-    later = Fingerprint(2, KEPT.policy, KEPT.digest)
+    later = Fingerprint(VERSION + 1, KEPT.policy, KEPT.digest)
     assert await fingerprints(Registry(policy_text(OLD))).comparable(CONTENT, SENT, later) is None
     assert await fingerprints(Registry()).comparable(CONTENT, SENT, KEPT) is None
-    assert await fingerprints(Registry(policy_text(OLD), version=2)).comparable(CONTENT, SENT, KEPT) is None
+    registry = Registry(policy_text(OLD))
+    registry.texts[KEPT.policy] = (VERSION + 1, policy_text(OLD))
+    assert await fingerprints(registry).comparable(CONTENT, SENT, KEPT) is None
     for text in ("not json", "{}", '{"body":"xml","headers":[],"ignore":[]}', '{"body":"auto","headers":[5],"ignore":[]}'):
-        kept = Fingerprint(1, policy_digest(text), KEPT.digest)
+        kept = Fingerprint(VERSION, policy_digest(text), KEPT.digest)
         assert await fingerprints(Registry(text)).comparable(CONTENT, SENT, kept) is None
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, parse_key
-from gateway.core.policy import KeyMode, KeyPolicy
+from gateway.core.policy import HeaderKey, KeyMode, KeyPolicy
 from tests.unit.structured import string_item
 
 UUID = "8e03978e-40d5-43dd-bc93-6894a57f9324"
@@ -215,7 +215,7 @@ def test_field_name_case_does_not_matter(name: bytes) -> None:
 
 def test_only_the_configured_field_counts() -> None:
     """Other fields, also of the same length, are no key; without the field the key is missing."""
-    policy = KeyPolicy(header="X-Payout-Idempotency")
+    policy = KeyPolicy(HeaderKey("X-Payout-Idempotency"))
     assert find_key(Fields(((b"Idempotency-Key", b"k"), (b"X-Payout-Idempotencz", b"k"))), policy) == KeyMissing()
     assert find_key(Fields(()), LENIENT) == KeyMissing()
     assert find_key(Fields(((b"X-Payout-Idempotency", b"k"),)), policy) == Key("k")

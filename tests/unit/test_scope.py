@@ -8,13 +8,23 @@ from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
 from gateway.core.model import Headers, RecordKey
-from gateway.core.scope import PrincipalMissing, Scope, derived_key, find_scope, key_digest, length_prefixed, secret_check_value
+from gateway.core.scope import (
+    KINDS,
+    PrincipalMissing,
+    Scope,
+    derived_key,
+    find_scope,
+    key_digest,
+    length_prefixed,
+    scope_of,
+    secret_check_value,
+)
 
 SECRET = b"digest secret"
 AUTH = ("Authorization",)
 
 
-def scope_of(headers: Headers, scope: str = "charges", principal: tuple[str, ...] = AUTH, secret: bytes = SECRET) -> str:
+def found_in(headers: Headers, scope: str = "charges", principal: tuple[str, ...] = AUTH, secret: bytes = SECRET) -> str:
     found = find_scope(Fields(headers), scope, principal, secret)
     assert isinstance(found, Scope)
     return found.id
@@ -51,29 +61,29 @@ names = st.sampled_from(["charges", "refunds", "a", "ab"])
 def test_scopes_are_injective(one: str, tenant: bytes, token: bytes, other: str, other_tenant: bytes, other_token: bytes) -> None:
     """Two callers share a scope only if the scope's name and every header of the principal are equal."""
     principal = ("X-Tenant", "Authorization")
-    first = scope_of(((b"X-Tenant", tenant), (b"Authorization", token)), one, principal)
-    second = scope_of(((b"X-Tenant", other_tenant), (b"Authorization", other_token)), other, principal)
+    first = found_in(((b"X-Tenant", tenant), (b"Authorization", token)), one, principal)
+    second = found_in(((b"X-Tenant", other_tenant), (b"Authorization", other_token)), other, principal)
     assert (first == second) == ((one, tenant, token) == (other, other_tenant, other_token))
 
 
 def test_one_header_is_not_two() -> None:
     """The number and the names of the principal's headers are part of the scope."""
     headers: Headers = ((b"A", b"1"), (b"B", b"1"))
-    ids = [scope_of(headers, principal=principal) for principal in (("A",), ("B",), ("A", "B"), ("B", "A"))]
-    assert len({*ids, scope_of(headers, principal=())}) == 5
+    ids = [found_in(headers, principal=principal) for principal in (("A",), ("B",), ("A", "B"), ("B", "A"))]
+    assert len({*ids, found_in(headers, principal=())}) == 5
 
 
 def test_shape_of_the_id() -> None:
     """An operator reads the scope's name and the kind of principal; the digest has a fixed length and no credential shows."""
-    found = scope_of(bearer(b"tenant-a"))
+    found = found_in(bearer(b"tenant-a"))
     assert re.fullmatch(r"charges:header\.[A-Za-z0-9_-]{43}", found)
     assert "tenant" not in found
-    assert scope_of(bearer(b"tenant-a"), principal=()) == "charges:none"
+    assert found_in(bearer(b"tenant-a"), principal=()) == "charges:none"
 
 
 def test_scope_ids_are_pinned() -> None:
     """The encoding is stored with every record: a change would move all retries into another namespace."""
-    assert scope_of(((b"Authorization", b"Bearer t"),), "charges", AUTH, b"secret") == PINNED
+    assert found_in(((b"Authorization", b"Bearer t"),), "charges", AUTH, b"secret") == PINNED
 
 
 PINNED = "charges:header.kAkoOi-6WO_K1uVnod8Tf5YHvlQj709XoWrwZXEZqNI"
@@ -81,7 +91,7 @@ PINNED = "charges:header.kAkoOi-6WO_K1uVnod8Tf5YHvlQj709XoWrwZXEZqNI"
 
 def test_secret_keys_the_digest() -> None:
     """Under another secret every caller has another scope, and a leaked table cannot be searched without it."""
-    assert len({scope_of(bearer(b"t"), secret=secret) for secret in (b"", b"one", b"two")}) == 3
+    assert len({found_in(bearer(b"t"), secret=secret) for secret in (b"", b"one", b"two")}) == 3
 
 
 @pytest.mark.parametrize(
@@ -108,24 +118,24 @@ def test_every_header_of_the_principal_is_needed() -> None:
 
 def test_spelling_of_the_field() -> None:
     """Field name case, blanks around the value and other fields do not change the scope; the value's case does."""
-    plain = scope_of(bearer(b"t"))
-    assert scope_of(((b"AUTHORIZATION", b"\tBearer t "), (b"X", b"1"))) == plain
-    assert scope_of(bearer(b"t"), principal=("authorization",)) == plain
-    assert scope_of(bearer(b"T")) != plain
+    plain = found_in(bearer(b"t"))
+    assert found_in(((b"AUTHORIZATION", b"\tBearer t "), (b"X", b"1"))) == plain
+    assert found_in(bearer(b"t"), principal=("authorization",)) == plain
+    assert found_in(bearer(b"T")) != plain
 
 
 @given(st.binary(min_size=1, max_size=20))
 def test_any_bytes_are_a_credential(value: bytes) -> None:
     """Credentials that are not UTF-8 are bytes like any other."""
     assume(value.strip(b" \t"))
-    found = scope_of(((b"Authorization", value),))
+    found = found_in(((b"Authorization", value),))
     assert found.isascii()
     assert len(RecordKey(found, "k").lookup_digest()) == 32
 
 
 def test_two_tenants_never_meet() -> None:
     """One key under two credentials is two records, two log digests and two keys at the next hop."""
-    one, other = scope_of(bearer(b"a")), scope_of(bearer(b"b"))
+    one, other = found_in(bearer(b"a")), found_in(bearer(b"b"))
     assert RecordKey(one, "k").lookup_digest() != RecordKey(other, "k").lookup_digest()
     assert key_digest(SECRET, one, "k") != key_digest(SECRET, other, "k")
     assert derived_key(SECRET, one, "k") != derived_key(SECRET, other, "k")
@@ -157,3 +167,46 @@ def test_check_value_tells_secrets_apart() -> None:
     assert len(values) == 4
     assert secret_check_value(SECRET) == secret_check_value(SECRET)
     assert secret_check_value(SECRET)[:16] != key_digest(SECRET, "", "")
+
+
+any_parts = st.lists(
+    st.tuples(st.builds(lambda kind, name: kind + b":" + name, st.sampled_from(KINDS), st.binary(max_size=3)), st.binary(max_size=3)),
+    max_size=3,
+)
+
+
+@given(any_parts, any_parts)
+@example([(b"header:a", b"b")], [(b"jwt:a", b"b")])
+@example([(b"header:a", b"b"), (b"jwt:", b"")], [(b"header:a", b"b")])
+@example([(b"jwt:a", b"b"), (b"header:", b"")], [(b"header:", b""), (b"jwt:a", b"b")])
+def test_parts_are_injective(one: list[tuple[bytes, bytes]], other: list[tuple[bytes, bytes]]) -> None:
+    """Two callers share a scope only if all their sources, in order, say the same of them."""
+    assert (scope_of("a", one, SECRET) == scope_of("a", other, SECRET)) == (one == other)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["Authorization", "X-Tenant", "A"]), values), max_size=3, unique_by=lambda field: field[0]))
+def test_header_parts_are_the_named_headers(lines: list[tuple[str, bytes]]) -> None:
+    """Parts of header sources alone give the ids that headers have always had, by either way."""
+    headers = tuple((name.encode(), value) for name, value in lines)
+    parts = [(b"header:" + name.lower().encode(), value) for name, value in lines]
+    assert scope_of("charges", parts, SECRET).id == found_in(headers, principal=tuple(name for name, _ in lines))
+
+
+def test_scope_ids_of_sources_are_pinned() -> None:
+    """The ids of all kinds of sources are stored with every record, too."""
+    assert scope_of("charges", [(b"header:authorization", b"Bearer t")], b"secret") == Scope(PINNED)
+    assert scope_of("charges", [(b"jwt:3:sub,", b"6:text:a,")], b"secret") == Scope(f"charges:jwt.{PINNED_TOKEN}")
+    both = [(b"basic:user", b"u"), (b"header:x", b"y"), (b"basic:user", b"v")]
+    assert scope_of("charges", both, b"secret") == Scope(f"charges:basic+header.{PINNED_BOTH}")
+    assert scope_of("charges", [], b"secret") == Scope("charges:none")
+
+
+PINNED_TOKEN = "eu4G83dGZRchIuV0vxehiZglbIlk2iTfkS-0Aa2s9xs"
+PINNED_BOTH = "P8nu2O8yyCtd06-r9mrhU4TgVdJdw6GGA3jMLp1JhGc"
+
+
+@pytest.mark.parametrize("name", [b"", b"none:x", b"headers:x", b"Header:x", b":header"])
+def test_unknown_kinds_are_a_mistake(name: bytes) -> None:
+    """Kinds are fixed words: nothing else ever shows in an id."""
+    with pytest.raises(ValueError, match="unknown kind"):
+        scope_of("charges", [(name, b"x")], SECRET)

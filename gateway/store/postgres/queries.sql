@@ -4,35 +4,55 @@
 -- sent the statement: `locked_until` = now() + lease lies at or after the instant up to which the holder trusts its lease. And
 -- a lapse or an expiry judged by now() is never judged too early, however long the statement waited for a lock.
 --
+-- A section with two names is two statements: lines from `-- only NAME` to `-- all` are part of that one alone.
+--
 -- Updates lock their rows first, found by the primary key alone: a partial index on the state, tempting when the planner believes it
 -- small, is long when every lease lapses at once. A batch locks in primary key order, so that overlapping batches wait for each other
 -- and never in a circle. What the fence reads (`held`) is the row as locked: its latest version, not the one in the snapshot.
 
 
--- name: reserve
--- Insert each intent, or report the record in its way. A row whose `version` is null is a lease won. An intent that got no row
--- at all lost a race to an insert that this statement's snapshot does not show: ask again.
--- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $14 bytes together, so that a batch of
+-- name: reserve, reserve_or_gone
+-- Insert each intent, or report the record in its way. A row whose `version` is null is a lease won. An intent that got no row at all lost a
+-- race to an insert that this statement's snapshot does not show: ask again.
+-- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $15 bytes together, so that a batch of
 -- replays has a bounded size. Their lengths are known without reading them.
+--
+-- `reserve_or_gone` is for batches in which somebody asks for tombstones, so that the others pay nothing for them. A row with a
+-- `tombstone_route` is a tombstone. `tombstone` is the digest to look for, null for an intent that does not ask. One that asks is inserted only
+-- if the snapshot shows neither a record nor a tombstone. The reaper turns the one into the other in one statement, so every snapshot shows
+-- one of them; an insert that relied on its conflict alone would wait for the reaper's commit, and then find the key free while its snapshot
+-- does not show the tombstone.
 WITH intent AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::text[], $2::text[], $3::bytea[], $4::smallint[], $5::bytea[], $6::bytea[], $7::text[],
-        $8::text[], $9::text[], $10::bytea[], $11::float8[], $12::float8[], $13::boolean[]
+        $8::text[], $9::text[], $10::bytea[], $11::float8[], $12::float8[], $13::boolean[], $14::boolean[]
+-- only reserve_or_gone
+        , $16::bytea[]
+-- all
     ) AS i (
         scope_id, idempotency_key, request_fingerprint, fingerprint_version, fingerprint_policy, owner, route_id,
-        request_id, request_method, request_target, lease, max_execution, reconcilable
+        request_id, request_method, request_target, lease, max_execution, reconcilable, observed
+-- only reserve_or_gone
+        , tombstone
+-- all
     )
 ), inserted AS (
     INSERT INTO gateway_records AS r (
         scope_id, idempotency_key, record_id, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-        status, owner, request_method, request_target, locked_until, max_execution, reconcilable, reconcile_after
+        status, owner, request_method, request_target, locked_until, max_execution, reconcilable, reconcile_after, observed
     )
     SELECT
         scope_id, idempotency_key, gen_random_uuid(), route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
         'in_progress', owner, request_method, request_target, now() + make_interval(secs => lease),
-        make_interval(secs => max_execution), reconcilable, now() + make_interval(secs => lease + max_execution)
-    FROM intent
+        make_interval(secs => max_execution), reconcilable, now() + make_interval(secs => lease + max_execution), observed
+    FROM intent AS i
+-- only reserve_or_gone
+    WHERE tombstone IS NULL OR (
+        (SELECT true FROM gateway_records AS r WHERE r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key) IS NULL
+        AND (SELECT true FROM gateway_tombstones AS t WHERE t.digest = i.tombstone AND t.expires_at > now()) IS NULL
+    )
+-- all
     ORDER BY scope_id COLLATE "C", idempotency_key COLLATE "C"
     ON CONFLICT (scope_id, idempotency_key) DO NOTHING
     RETURNING r.owner, r.record_id
@@ -47,6 +67,7 @@ SELECT
     NULL::smallint AS fingerprint_version,
     NULL::bytea AS fingerprint_policy,
     NULL::bytea AS owner,
+    NULL::boolean AS observed,
     1 AS attempt,
     NULL::text AS request_id,
     NULL::float8 AS lease_left,
@@ -64,6 +85,9 @@ SELECT
     NULL::bytea AS response_body_digest,
     NULL::smallint AS response_schema_version,
     false AS body_left_out
+-- only reserve_or_gone
+    , NULL::text AS tombstone_route
+-- all
 FROM inserted
 UNION ALL
 SELECT
@@ -76,6 +100,7 @@ SELECT
     r.fingerprint_version,
     r.fingerprint_policy,
     r.owner,
+    r.observed,
     r.attempt,
     r.request_id,
     extract(epoch FROM r.locked_until - now())::float8,
@@ -93,11 +118,51 @@ SELECT
     r.response_body_digest,
     r.response_schema_version,
     large.answer
+-- only reserve_or_gone
+    , NULL
+-- all
 FROM intent i
 JOIN gateway_records r ON r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key
 CROSS JOIN LATERAL (
-    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $14::bigint AS answer
+    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $15::bigint AS answer
 ) AS large
+-- only reserve_or_gone
+UNION ALL
+SELECT
+    i.owner,
+    (extract(epoch FROM now()) * 1000000)::bigint,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    extract(epoch FROM t.expires_at - now())::float8,
+    (extract(epoch FROM t.expires_at) * 1000000)::bigint,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    false,
+    t.route_id
+FROM intent i
+CROSS JOIN LATERAL (
+    SELECT route_id, expires_at FROM gateway_tombstones WHERE digest = i.tombstone AND expires_at > now() LIMIT 1
+) AS t
+WHERE i.tombstone IS NOT NULL
+-- all
 
 
 -- name: find
@@ -155,7 +220,10 @@ SET version = r.version + 1,
     max_execution = make_interval(secs => $14::float8),
     reconcilable = $15,
     reconcile_after = now() + make_interval(secs => $13::float8 + $14::float8),
-    expires_at = NULL
+    observed = $16,
+    expires_at = NULL,
+    gone_for = NULL,
+    keep_for = NULL
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
@@ -165,7 +233,8 @@ RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint 
 
 
 -- name: new_life
--- Claim an expired record: a new record life in the same row, attempt 1.
+-- Claim an expired record, or take over an observed one that is not completed (never for an intent that observes): a new record life in the
+-- same row, attempt 1.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 )
@@ -198,14 +267,21 @@ SET version = r.version + 1,
     reconcilable = $15,
     reconcile_after = now() + make_interval(secs => $13::float8 + $14::float8),
     reconcile_attempts = 0,
-    observed = false,
+    unknown_since = NULL,
+    dead_lettered_at = NULL,
+    observed = $16,
     created_at = now(),
     completed_at = NULL,
-    expires_at = NULL
+    expires_at = NULL,
+    gone_for = NULL,
+    keep_for = NULL
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
-    AND h.status IN ('completed', 'failed_retryable') AND h.expires_at <= now()
+    AND (
+        (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= now())
+        OR (h.observed AND NOT $16 AND h.status <> 'completed')
+    )
 RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
 
 
@@ -219,7 +295,8 @@ SET version = r.version + 1,
     last_error_code = 'lease_expired',
     locked_until = NULL,
     unknown_since = now(),
-    dead_lettered_at = CASE WHEN NOT r.reconcilable THEN now() END
+    dead_lettered_at = CASE WHEN NOT r.reconcilable AND NOT r.observed THEN now() END,
+    expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $5::float8) END
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
@@ -232,10 +309,10 @@ WITH settle AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::text[], $2::text[], $3::bytea[], $4::float8[], $5::smallint[], $6::bytea[], $7::bytea[],
-        $8::bytea[], $9::smallint[], $10::bigint[], $11::bytea[], $12::smallint[]
+        $8::bytea[], $9::smallint[], $10::bigint[], $11::bytea[], $12::smallint[], $13::float8[], $14::float8[]
     ) AS s (
         scope_id, idempotency_key, owner, retention, status_code, reason, headers,
-        body, body_encoding, body_length, body_digest, schema_version
+        body, body_encoding, body_length, body_digest, schema_version, gone_for, keep_for
     )
 ), held AS MATERIALIZED (
     SELECT
@@ -267,7 +344,9 @@ WITH settle AS MATERIALIZED (
         unknown_since = NULL,
         dead_lettered_at = NULL,
         completed_at = now(),
-        expires_at = now() + make_interval(secs => s.retention)
+        expires_at = now() + make_interval(secs => s.retention),
+        gone_for = make_interval(secs => s.gone_for),
+        keep_for = make_interval(secs => s.keep_for)
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
@@ -292,8 +371,8 @@ LEFT JOIN done d ON d.settler = s.owner
 -- name: release
 WITH settle AS MATERIALIZED (
     SELECT *
-    FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::float8[])
-        AS s (scope_id, idempotency_key, owner, reason, retention)
+    FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::float8[], $6::float8[], $7::float8[])
+        AS s (scope_id, idempotency_key, owner, reason, retention, gone_for, keep_for)
 ), held AS MATERIALIZED (
     SELECT s.owner AS settler, r.scope_id, r.idempotency_key, r.owner = s.owner AS mine, r.status
     FROM settle s
@@ -309,7 +388,9 @@ WITH settle AS MATERIALIZED (
         reconcile_after = NULL,
         unknown_since = NULL,
         dead_lettered_at = NULL,
-        expires_at = now() + make_interval(secs => s.retention)
+        expires_at = now() + make_interval(secs => s.retention),
+        gone_for = make_interval(secs => s.gone_for),
+        keep_for = make_interval(secs => s.keep_for)
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
@@ -349,7 +430,8 @@ WITH settle AS MATERIALIZED (
         last_error_code = s.reason,
         locked_until = NULL,
         unknown_since = now(),
-        dead_lettered_at = CASE WHEN NOT r.reconcilable THEN now() END
+        dead_lettered_at = CASE WHEN NOT r.reconcilable AND NOT r.observed THEN now() END,
+        expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $5::float8) END
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
@@ -404,29 +486,101 @@ SET version = r.version + 1,
     last_error_code = 'lease_expired',
     locked_until = NULL,
     unknown_since = now(),
-    dead_lettered_at = CASE WHEN NOT r.reconcilable THEN now() END
+    dead_lettered_at = CASE WHEN NOT r.reconcilable AND NOT r.observed THEN now() END,
+    expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $2::float8) END
 FROM lapsed
 WHERE r.scope_id = lapsed.scope_id AND r.idempotency_key = lapsed.idempotency_key
 RETURNING r.scope_id, r.idempotency_key, r.route_id, r.request_id, r.attempt
 
 
 -- name: reap
--- Only `completed` and `failed_retryable` records have an `expires_at` (a CHECK constraint); said again here, since a record in doubt
--- that is lost runs twice.
+-- Only `completed` and `failed_retryable` records have an `expires_at`, and observed ones in doubt (a CHECK constraint); said again here,
+-- since a guarded record in doubt that is lost runs twice.
+-- What is left of a record takes its place in the same statement: nobody's snapshot shows neither. A statement's snapshot may be older than
+-- the record, however, and show neither for that reason; hence the age ($3).
+-- Of what is locked only the first $2 bytes of answers go (and the first row in any case): a statement has a deadline, and would be rolled
+-- back and repeated for ever.
 WITH expired AS MATERIALIZED (
-    SELECT scope_id, idempotency_key
+    SELECT
+        scope_id,
+        idempotency_key,
+        expires_at,
+        coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
     FROM gateway_records
-    WHERE expires_at <= now() AND status IN ('completed', 'failed_retryable')
+    WHERE expires_at <= now()
+        AND (status IN ('completed', 'failed_retryable') OR (status = 'unknown' AND observed))
+        AND (gone_for IS NULL OR status <> 'completed' OR created_at <= now() - make_interval(secs => $3::float8))
     ORDER BY expires_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+), ahead AS (
+    SELECT scope_id, idempotency_key, sum(size) OVER (ORDER BY expires_at, scope_id, idempotency_key) - size AS bytes FROM expired
 ), reaped AS (
     DELETE FROM gateway_records r
-    USING expired
-    WHERE r.scope_id = expired.scope_id AND r.idempotency_key = expired.idempotency_key
-    RETURNING 1
+    USING ahead
+    WHERE r.scope_id = ahead.scope_id AND r.idempotency_key = ahead.idempotency_key AND ahead.bytes < $2::bigint
+    RETURNING r.*
+), remembered AS (
+    INSERT INTO gateway_tombstones AS t (digest, route_id, expires_at)
+    SELECT
+        sha256(
+            'idempotency-gateway/lookup/1\000'::bytea
+            || convert_to(octet_length(convert_to(scope_id, 'UTF8')) || ':' || scope_id || idempotency_key, 'UTF8')
+        ),
+        route_id,
+        expires_at + gone_for
+    FROM reaped
+    WHERE status = 'completed' AND gone_for IS NOT NULL
+    ON CONFLICT (digest) DO UPDATE
+    SET route_id = excluded.route_id,
+        expires_at = greatest(t.expires_at, excluded.expires_at)
+), archived AS (
+    INSERT INTO gateway_records_archive (
+        scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
+        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, archived_reason, purge_at
+    )
+    SELECT
+        scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
+        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, 'expired', expires_at + keep_for
+    FROM reaped
+    WHERE keep_for IS NOT NULL
+    ON CONFLICT (record_id, version) DO NOTHING
 )
 SELECT count(*) AS reaped FROM reaped
+
+
+-- name: purge
+-- Each in small batches of its own index; archived answers bounded in bytes, as `reap` does.
+WITH forgotten AS MATERIALIZED (
+    SELECT digest FROM gateway_tombstones WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), tombstones AS (
+    DELETE FROM gateway_tombstones t USING forgotten WHERE t.digest = forgotten.digest RETURNING 1
+), kept AS MATERIALIZED (
+    SELECT
+        record_id,
+        version,
+        purge_at,
+        coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
+    FROM gateway_records_archive
+    WHERE purge_at <= now()
+    ORDER BY purge_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+), ahead AS (
+    SELECT record_id, version, sum(size) OVER (ORDER BY purge_at, record_id, version) - size AS bytes FROM kept
+), archived AS (
+    DELETE FROM gateway_records_archive a
+    USING ahead
+    WHERE a.record_id = ahead.record_id AND a.version = ahead.version AND ahead.bytes < $2::bigint
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM tombstones) + (SELECT count(*) FROM archived) AS purged
 
 
 -- name: counts
@@ -435,9 +589,9 @@ WITH rare AS (
     SELECT
         (SELECT count(*) FROM gateway_records WHERE status = 'in_progress') AS in_progress,
         (SELECT count(*) FROM gateway_records WHERE status = 'failed_retryable') AS failed_retryable,
-        (SELECT count(*) FROM gateway_records WHERE status = 'unknown') AS unknown,
-        (SELECT count(*) FROM gateway_records WHERE dead_lettered_at IS NOT NULL) AS dead_letters,
-        (SELECT min(unknown_since) FROM gateway_records WHERE status = 'unknown') AS oldest,
+        (SELECT count(*) FROM gateway_records WHERE status = 'unknown' AND NOT observed) AS unknown,
+        (SELECT count(*) FROM gateway_records WHERE dead_lettered_at IS NOT NULL AND NOT observed) AS dead_letters,
+        (SELECT min(unknown_since) FROM gateway_records WHERE status = 'unknown' AND NOT observed) AS oldest,
         (SELECT count(*) FROM (SELECT FROM gateway_records WHERE status = 'completed' LIMIT $1::bigint) AS first) AS some_completed,
         (SELECT reltuples::bigint FROM pg_class WHERE oid = 'gateway_records'::regclass) AS estimated
 )

@@ -57,7 +57,7 @@ def columns(items: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def intent_row(intent: Intent) -> tuple[Any, ...]:
-    """The arguments of `reserve` for one intent, in order."""
+    """The arguments of `reserve` and `reserve_or_gone` for one intent, in order."""
     key, fingerprint = intent.key, intent.fingerprint
     return (
         key.scope_id,
@@ -73,7 +73,13 @@ def intent_row(intent: Intent) -> tuple[Any, ...]:
         intent.lease,
         intent.max_execution,
         intent.reconcilable,
+        intent.observed,
     )
+
+
+def tombstone_digests(intents: Iterable[Intent]) -> list[bytes | None]:
+    """The last argument of `reserve_or_gone`: what each intent asks for."""
+    return [None if intent.gone_for is None else intent.key.lookup_digest() for intent in intents]
 
 
 def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
@@ -95,6 +101,7 @@ def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
         intent.lease,
         intent.max_execution,
         intent.reconcilable,
+        intent.observed,
     )
 
 

@@ -3,13 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from gateway.core.model import Intent, Lease, Record, Status, StoredResponse
+from gateway.core.model import Intent, Lease, Record, Status, StoredResponse, Tombstone
 from gateway.core.packing import PLAIN
-from gateway.ports import Settled, StoreUnavailable, Transition
+from gateway.ports import OBSERVED_DOUBT_KEPT, Retention, Settled, StoreUnavailable, Transition
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import Lane, unavailable
 from gateway.store.postgres.queries import QUERIES
-from gateway.store.postgres.rows import Row, Unreadable, columns, decode_record, encode_headers, intent_row, schema_version
+from gateway.store.postgres.rows import (
+    Row,
+    Unreadable,
+    columns,
+    decode_record,
+    encode_headers,
+    intent_row,
+    schema_version,
+    tombstone_digests,
+)
 
 INLINE_BYTES = 64 * 1024
 """Stored answers up to this size (headers and packed body) are part of a reserve's answer; larger ones are read one by one.
@@ -26,7 +35,14 @@ class BodyLeftOut:
 
 BODY_LEFT_OUT = BodyLeftOut()
 
-Reserved: TypeAlias = Lease | Record | BodyLeftOut
+
+class InTheWay(NamedTuple):
+    """An observed record that the intent is to take over."""
+
+    record: Record
+
+
+Reserved: TypeAlias = Lease | Record | Tombstone | BodyLeftOut | InTheWay
 
 
 class Completion(NamedTuple):
@@ -44,6 +60,8 @@ class Completion(NamedTuple):
     body_length: int
     body_digest: bytes
     schema_version: int
+    gone_for: float | None
+    keep_for: float | None
 
     def smaller(self) -> "Completion | None":
         """What to store when this is refused: first without the body, then without headers, too."""
@@ -60,6 +78,8 @@ class Release(NamedTuple):
     owner: bytes
     reason: str
     retention: float
+    gone_for: float | None
+    keep_for: float | None
 
 
 class Doubt(NamedTuple):
@@ -71,13 +91,13 @@ class Doubt(NamedTuple):
     reason: str
 
 
-def completion(lease: Lease, response: StoredResponse, retention: float) -> Completion:
+def completion(lease: Lease, response: StoredResponse, retention: Retention) -> Completion:
     encoding = PLAIN if response.body is None else response.encoding
     return Completion(
         lease.key.scope_id,
         lease.key.key,
         lease.owner,
-        retention,
+        retention.seconds,
         response.status,
         response.reason,
         encode_headers(response.headers),
@@ -86,6 +106,8 @@ def completion(lease: Lease, response: StoredResponse, retention: float) -> Comp
         response.body_length,
         response.body_digest,
         schema_version(encoding),
+        retention.gone_for,
+        retention.keep_for,
     )
 
 
@@ -98,7 +120,12 @@ class Statements:
     async def reserve(self, lane: Lane, intents: Sequence[Intent]) -> Mapping[bytes, Reserved | StoreUnavailable]:
         """Owners that are absent from the answer lost a race that this statement could not see the end of."""
         sent = self._clock.boottime()
-        rows = await lane.fetch(QUERIES["reserve"], *columns(map(intent_row, intents)), INLINE_BYTES)
+        asking = any(intent.gone_for is not None for intent in intents)
+        arguments = (*columns(map(intent_row, intents)), INLINE_BYTES)
+        if asking:
+            rows = await lane.fetch(QUERIES["reserve_or_gone"], *arguments, tombstone_digests(intents))
+        else:
+            rows = await lane.fetch(QUERIES["reserve"], *arguments)
         if rows:
             self._clock.read(rows[0]["now_us"], sent)
         by_owner = {intent.owner: intent for intent in intents}
@@ -106,24 +133,27 @@ class Statements:
         for row in rows:
             owner: bytes = row["asked_by"]
             intent = by_owner[owner]
-            if row["version"] is None:
+            if asking and (route := row["tombstone_route"]) is not None:
+                tombstone = Tombstone(intent.key, route, row["expires_in"], row["expires_at_us"])
+                answers.setdefault(owner, tombstone)  # a record that began under an older tombstone is what counts
+            elif row["version"] is None:
                 answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.lease)
-            elif owner not in answers:  # a lease wins over a row that was deleted after the statement's snapshot
+            elif not isinstance(answers.get(owner), Lease):  # a lease wins over a row that was deleted after the statement's snapshot
                 answers[owner] = _found(intent, row, sent)
         return answers
 
     async def complete(self, lane: Lane, settles: Sequence[Completion]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, QUERIES["complete"], settles)
+        return await self._settle(lane, QUERIES["complete"], *columns(settles))
 
     async def release(self, lane: Lane, settles: Sequence[Release]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, QUERIES["release"], settles)
+        return await self._settle(lane, QUERIES["release"], *columns(settles))
 
     async def doubt(self, lane: Lane, settles: Sequence[Doubt]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, QUERIES["doubt"], settles)
+        return await self._settle(lane, QUERIES["doubt"], *columns(settles), OBSERVED_DOUBT_KEPT)
 
-    async def _settle(self, lane: Lane, query: str, settles: Sequence[tuple[Any, ...]]) -> Mapping[bytes, Settled]:
+    async def _settle(self, lane: Lane, query: str, *arguments: Any) -> Mapping[bytes, Settled]:
         sent = self._clock.boottime()
-        rows = await lane.fetch(query, *columns(settles))
+        rows = await lane.fetch(query, *arguments)
         self._clock.read(rows[0][1], sent)
         return {owner: _settled(transition, expires_at_us) for owner, _, transition, expires_at_us in rows}
 
@@ -142,6 +172,7 @@ def _found(intent: Intent, row: Row, sent: float) -> Reserved | StoreUnavailable
     if row["body_left_out"]:
         return BODY_LEFT_OUT
     try:
-        return decode_record(intent.key, row)
+        record = decode_record(intent.key, row)
     except Unreadable:
         return unavailable("error", may_have_landed=True)
+    return InTheWay(record) if row["observed"] and not intent.observed and record.status is not Status.COMPLETED else record

@@ -15,12 +15,12 @@ The driver puts an answer together from its pieces, so each counts about twice w
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import asyncpg
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
-from gateway.ports import Counts, Settled, StoreObserver, StoreUnavailable, Swept
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Counts, Retention, Settled, StoreObserver, StoreUnavailable, Swept
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.clock import DatabaseClock
@@ -35,6 +35,7 @@ from gateway.store.postgres.statements import (
     BodyLeftOut,
     Completion,
     Doubt,
+    InTheWay,
     Release,
     Reserved,
     Statements,
@@ -54,6 +55,9 @@ LARGE_READS = 2
 """Answers above `INLINE_BYTES` that may be read at once: few, so that they neither fill the memory nor take all connections."""
 
 ANY_SIZE = 2**62
+REAPED_BYTES = 16 * 1024 * 1024
+"""Stored answers, in bytes, that one statement of the reaper deletes or archives, so that it ends long before its deadline."""
+
 COUNT_EXACTLY = 10_000
 """Completed records are counted up to this many, and estimated above."""
 
@@ -107,10 +111,10 @@ class PostgresStore:
     def now_us(self) -> int | None:
         return self._clock.now_us()
 
-    async def reserve(self, intent: Intent) -> Lease | Record:
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         deadline = self._deadline()
         found = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
-        if isinstance(found, Lease | Record):
+        if isinstance(found, Lease | Record | Tombstone):
             return found
         try:
             return await self._look_again(intent, found, deadline)
@@ -118,20 +122,32 @@ class PostgresStore:
             # Whatever could not be sent now: this intent was sent, and somebody else's record was in its way.
             raise unavailable(error.reason, may_have_landed=True) from error
 
-    async def _look_again(self, intent: Intent, found: BodyLeftOut | None, deadline: float) -> Lease | Record:
-        """Read the record whose body was left out, or repeat the statement that a race left without an answer (it inserted nothing)."""
+    async def _look_again(self, intent: Intent, found: BodyLeftOut | InTheWay | None, deadline: float) -> Lease | Record | Tombstone:
+        """Read the record whose body was left out, take over the observed one, or repeat the statement that a race left without an
+        answer (it inserted nothing).
+        """
         for _ in range(ROUNDS - 1):
-            if found is not None and (record := await self._find_large(intent.key, deadline)) is not None:
-                return record
+            match found:
+                case InTheWay(record):
+                    settled: Lease | Record | None = await self._claim(QUERIES["new_life"], record, intent, deadline)
+                case BodyLeftOut():
+                    settled = await self._find_large(intent.key, deadline)
+                case None:
+                    settled = None
+                case _:
+                    assert_never(found)
+            if settled is not None:
+                return settled
             answer = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
-            if isinstance(answer, Lease | Record):
+            if isinstance(answer, Lease | Record | Tombstone):
                 return answer
             found = answer
         raise unavailable("error", may_have_landed=True)
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
-        query = QUERIES["new_life" if found.expired else "retry"]
+        return await self._claim(QUERIES["new_life" if found.expired else "retry"], found, intent, self._deadline())
 
+    async def _claim(self, query: str, found: Record, intent: Intent, deadline: float) -> Lease | None:
         async def work(lane: Lane) -> Lease | None:
             sent = self._clock.boottime()
             for row in await lane.fetch(query, *claim_arguments(found, intent)):
@@ -139,23 +155,24 @@ class PostgresStore:
                 return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease)
             return None
 
-        return await self._call("claim", work)
+        return await self._call("claim", work, deadline)
 
     async def lapse(self, found: Record) -> bool:
         key = found.key
-        rows = await self._fetch("lapse", key.scope_id, key.key, found.record_id, found.version)
+        rows = await self._fetch("lapse", key.scope_id, key.key, found.record_id, found.version, OBSERVED_DOUBT_KEPT)
         return bool(rows)
 
     async def find(self, key: RecordKey) -> Record | None:
         return await self._find(key, self._deadline())
 
-    async def complete(self, lease: Lease, response: StoredResponse, retention: float) -> Settled:
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         item = completion(lease, response, retention)
         size = len(item.headers) + (0 if item.body is None else len(item.body))
         return _settled(await self._completes.submit(lease.owner, item, size, self._deadline()))
 
-    async def release(self, lease: Lease, reason: str, retention: float) -> Settled:
-        item = Release(lease.key.scope_id, lease.key.key, lease.owner, reason, retention)
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
+        key = lease.key
+        item = Release(key.scope_id, key.key, lease.owner, reason, retention.seconds, retention.gone_for, retention.keep_for)
         return _settled(await self._releases.submit(lease.owner, item, 0, self._deadline()))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
@@ -169,14 +186,18 @@ class PostgresStore:
         return frozenset(row["owner"] for row in rows)
 
     async def sweep(self, limit: int) -> Sequence[Swept]:
-        rows = await self._fetch("sweep", limit)
+        rows = await self._fetch("sweep", limit, OBSERVED_DOUBT_KEPT)
         return [
             Swept(RecordKey(row["scope_id"], row["idempotency_key"]), row["route_id"], row["request_id"], row["attempt"]) for row in rows
         ]
 
     async def reap(self, limit: int) -> int:
-        (row,) = await self._fetch("reap", limit)
+        (row,) = await self._fetch("reap", limit, REAPED_BYTES, TOMBSTONE_AFTER)
         return int(row["reaped"])
+
+    async def purge(self, limit: int) -> int:
+        (row,) = await self._fetch("purge", limit, REAPED_BYTES)
+        return int(row["purged"])
 
     async def counts(self) -> Counts:
         (row,) = await self._fetch("counts", COUNT_EXACTLY)

@@ -1,0 +1,72 @@
+"""Mistakes between the values of one route's policy, and with what it leans on elsewhere."""
+
+from gateway.config.check_principal import check_sources, meaning
+from gateway.config.fields import ConfigFields
+from gateway.config.key_fields import KeyFields
+from gateway.config.kinds import Reader
+from gateway.config.policy_fields import HintFields, IdempotencyFields
+from gateway.config.shapes import Section
+from gateway.core.field_names import FRAMING, HOP_BY_HOP
+from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, HintedOutcome, KeyPlace, Policy, QueryKey
+
+
+def check_policy(reader: Reader, root: Section, section: Section, policy: Policy) -> None:
+    """Report what is wrong with the policy of a guarded route, everything filled in."""
+    names = IdempotencyFields
+    principal = section.place_of(names.PRINCIPAL)
+    if not section.has(names.PRINCIPAL):
+        reader.report(principal, "a guarded route names who asks: write [{header: X-Account-Id}], or none for one scope for all callers")
+    sources = section.get(names.PRINCIPAL)
+    if sources and section.sound(names.PRINCIPAL):
+        check_sources(reader, root, sources, section.get(names.PRINCIPAL_COMBINE))
+    secret_missing = root.sound(ConfigFields.DIGEST_SECRET) and root.get(ConfigFields.DIGEST_SECRET) is None
+    if secret_missing and policy.principal:
+        reader.report(principal, "a principal needs `digest_secret`: what tells callers apart is kept as a keyed digest only")
+    if secret_missing and policy.forward_key is ForwardKey.DERIVED:
+        reader.report(section.place_of(names.FORWARD_KEY), "derived keys need `digest_secret`")
+    check_alone(reader, section)
+
+
+def check_alone(reader: Reader, section: Section) -> None:
+    """Report what is wrong within a policy section, be it a route's or a dialect's."""
+    names = IdempotencyFields
+    key = section.sub(names.KEY)
+    shortest, longest = key.get(KeyFields.MIN_LENGTH), key.get(KeyFields.MAX_LENGTH)
+    if key.sound(KeyFields.MIN_LENGTH, KeyFields.MAX_LENGTH) and shortest > longest:
+        wrong = KeyFields.MIN_LENGTH if key.given(KeyFields.MIN_LENGTH) else KeyFields.MAX_LENGTH
+        reader.report(key.place_of(wrong), f"min_length {shortest} is greater than max_length {longest}")
+    both = sorted({*section.get(names.RELEASE_ON)} & {*section.get(names.DOUBT_ON)})
+    if both and section.sound(names.RELEASE_ON, names.DOUBT_ON):
+        wrong_list = names.DOUBT_ON if section.given(names.DOUBT_ON) else names.RELEASE_ON
+        statuses = ", ".join(map(str, both))
+        reader.report(section.place_of(wrong_list), f"{statuses} in both release_on and doubt_on; an outcome settles one way")
+    for hint in section.get(names.HINTS):
+        _check_hint(reader, hint)
+
+
+def _check_hint(reader: Reader, hint: Section) -> None:
+    names = HintFields
+    value, words = hint.get(names.VALUE), [outcome.value for outcome in HintedOutcome]
+    if value is not None and hint.sound(names.OUTCOME) and hint.get(names.OUTCOME) is None and value.lower() not in words:
+        reader.report(hint.place_of(names.VALUE), f"`{value}` names no outcome; say with `outcome` what it means: {', '.join(words)}")
+    header = hint.get(names.HEADER)
+    if hint.sound(names.HEADER, names.REMOVE) and hint.get(names.REMOVE) and header.lower().encode() in HOP_BY_HOP | FRAMING:
+        reader.report(hint.place_of(names.REMOVE), f"{header} says how the answer is sent, and is the gateway's to write")
+
+
+def identity(policy: Policy) -> tuple[object, ...]:
+    """What routes of one scope must have in common, or a key would mean one thing here and another there."""
+    key = policy.key
+    combine = policy.combine if len(policy.principal) > 1 else None
+    grammar = (key.required, key.mode, key.min_length, key.max_length, key.pattern, key.fold_case)
+    return tuple(meaning(source) for source in policy.principal), combine, _place(key.place), grammar
+
+
+def _place(place: KeyPlace) -> tuple[str, str]:
+    match place:
+        case HeaderKey(name):
+            return "header", name.lower()
+        case QueryKey(name):
+            return "query", name
+        case BodyKey(pointer):
+            return "body", pointer

@@ -1,0 +1,102 @@
+"""Texts of a route's policy that have a form. As in `texts`: each function returns the value or raises ValueError with the remedy."""
+
+import ipaddress
+import re
+import warnings
+
+from gateway.config.texts import parse_url, pointer, upstream_url
+
+MAX_EXPRESSION = 1000
+
+_PATH = re.compile(r"/[\x21\x22\x24-\x7e]*")
+_VALUE = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
+_URL = re.compile(r"[\x21-\x7e]+")
+
+
+def parameter(text: str) -> str:
+    """A query parameter's name, decoded."""
+    if not 1 <= len(text) <= 128 or not text.isprintable():
+        raise ValueError("a query parameter has a name of 1 to 128 printable characters, as in request_id; write it decoded")
+    return text
+
+
+def member_pointer(text: str) -> str:
+    """RFC 6901, to a member: the whole document is no place for a key."""
+    if not text:
+        raise ValueError("the empty pointer means the whole body; name a member, as in /idempotency_key")
+    return pointer(text)
+
+
+def expression(text: str) -> str | None:
+    """A regular expression of Python. What will change its meaning in a later Python is refused now."""
+    if len(text) > MAX_EXPRESSION:
+        raise ValueError(f"has {len(text)} characters; {MAX_EXPRESSION} are the most")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(text)
+    except (re.error, Warning, OverflowError, RecursionError) as error:
+        raise ValueError(f"is not a regular expression: {str(error)[:100]}") from None
+    return text or None
+
+
+def claim(text: str) -> str:
+    if not text:
+        raise ValueError("a claim has a name, such as sub")
+    return text
+
+
+def secret(text: str) -> str | None:
+    return text or None
+
+
+def issuer(text: str) -> str | None:
+    return text or None
+
+
+def audience(text: str) -> str:
+    if not text:
+        raise ValueError("an audience is a text that is not empty, as in https://api.example.com")
+    return text
+
+
+def jwks_url(text: str) -> str | None:
+    """`https://` or `http://`, with a path and a query if need be."""
+    if not text:
+        return None
+    url = parse_url(text)
+    if url is None or url.scheme not in {"http", "https"} or not _URL.fullmatch(text):
+        raise ValueError("the address of public keys looks like https://login.example.com/.well-known/jwks.json")
+    if url.username is not None or url.password is not None or "#" in text:
+        raise ValueError("the address of public keys holds no credentials and no #fragment")
+    try:
+        upstream_url(f"{url.scheme}://{url.netloc}")
+    except ValueError:
+        raise ValueError(f'"{url.netloc[:70]}" is not a host, or a host and a port') from None
+    return text
+
+
+def exposed(url: str) -> bool:
+    """Whether keys from this address may be read and changed on their way here."""
+    parts = parse_url(url)
+    assert parts is not None
+    if parts.scheme == "https":
+        return False
+    try:
+        return not ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return parts.hostname != "localhost"
+
+
+def target_path(text: str) -> str:
+    """The target of a request of our own: a path, perhaps with a query."""
+    if not _PATH.fullmatch(text):
+        raise ValueError(f'"{text[:70]}" is not a path; it starts with / and is ASCII without spaces and #, as in /auth/check')
+    return text
+
+
+def field_value(text: str) -> str:
+    """One value of a header field, compared without regard to letter case."""
+    if not _VALUE.fullmatch(text) or len(text) > 256:
+        raise ValueError("a header value is visible ASCII with single spaces inside, 256 characters at most")
+    return text

@@ -1,0 +1,103 @@
+"""From a route's policy section to its policy. As in `resolve`, nothing is judged here."""
+
+from gateway.config.key_fields import KeyFields, PlaceFields
+from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields, LimitFields
+from gateway.config.resolve_principal import resolve_sources
+from gateway.config.shapes import Section
+from gateway.core.policy import (
+    BodyKey,
+    Dialect,
+    FingerprintPolicy,
+    HeaderKey,
+    Hint,
+    KeyPlace,
+    KeyPolicy,
+    Limits,
+    Policy,
+    QueryKey,
+)
+
+
+def resolve_policy(section: Section, dialect: Dialect, route_id: str, max_execution: float) -> Policy:
+    """`section` has everything filled in that a dialect and the file's `defaults` say."""
+    names = IdempotencyFields
+    limits = section.sub(names.LIMITS)
+    principal, hints = section.get(names.PRINCIPAL), section.get(names.HINTS)
+    release_on, doubt_on = section.get(names.RELEASE_ON), section.get(names.DOUBT_ON)
+    return Policy(
+        scope=section.get(names.SCOPE) or route_id,
+        principal=resolve_sources(principal or ()),
+        key=_key(section.sub(names.KEY)),
+        fingerprint=_fingerprint(section.sub(names.FINGERPRINT)),
+        mode=section.get(names.MODE),
+        dialect=dialect,
+        in_flight=section.get(names.IN_FLIGHT),
+        wait=section.get(names.WAIT),
+        lease=section.get(names.LEASE),
+        retention=section.get(names.RETENTION),
+        on_expired=section.get(names.ON_EXPIRED),
+        tombstone=section.get(names.TOMBSTONE),
+        expired=section.get(names.EXPIRED),
+        keep_for=section.get(names.KEEP_FOR),
+        release_on=frozenset(release_on),
+        doubt_on=frozenset(doubt_on),
+        hints=tuple(_hint(one) for one in hints),
+        trust_retention=section.get(names.TRUST_RETENTION),
+        on_store_outage=section.get(names.ON_STORE_OUTAGE),
+        limits=Limits(limits.get(LimitFields.REQUEST_BODY), limits.get(LimitFields.RESPONSE_BODY)),
+        settle_timeout=section.get(names.SETTLE_TIMEOUT),
+        stream=section.get(names.STREAM),
+        forward_key=section.get(names.FORWARD_KEY),
+        forward_key_in=_forward_key_in(section),
+        status_fields=section.get(names.STATUS_FIELDS),
+        expose_headers=section.get(names.EXPOSE_HEADERS),
+        duplicates=section.get(names.DUPLICATES),
+        mark_duplicates=section.get(names.MARK_DUPLICATES),
+        max_execution=max_execution,
+        combine=section.get(names.PRINCIPAL_COMBINE),
+    )
+
+
+def _key(section: Section) -> KeyPolicy:
+    return KeyPolicy(
+        place=_place(section),
+        required=section.get(KeyFields.REQUIRED),
+        mode=section.get(KeyFields.MODE),
+        min_length=section.get(KeyFields.MIN_LENGTH),
+        max_length=section.get(KeyFields.MAX_LENGTH),
+        pattern=section.get(KeyFields.PATTERN),
+        fold_case=section.get(KeyFields.FOLD_CASE),
+        notice=section.get(KeyFields.NOTICE),
+    )
+
+
+def _place(section: Section) -> KeyPlace:
+    """Where the key is; of `KeyFields` and of `PlaceFields`, which have these three fields alike."""
+    query, pointer = section.get(PlaceFields.QUERY), section.get(PlaceFields.JSON_POINTER)
+    if query is not None:
+        return QueryKey(query)
+    return HeaderKey(section.get(KeyFields.HEADER)) if pointer is None else BodyKey(pointer)
+
+
+def _forward_key_in(section: Section) -> KeyPlace | None:
+    return _place(section.sub(IdempotencyFields.FORWARD_KEY_IN)) if section.has(IdempotencyFields.FORWARD_KEY_IN) else None
+
+
+def _fingerprint(section: Section) -> FingerprintPolicy:
+    return FingerprintPolicy(
+        body=section.get(FingerprintFields.BODY),
+        headers=section.get(FingerprintFields.HEADERS),
+        ignore=section.get(FingerprintFields.IGNORE),
+        only=section.get(FingerprintFields.ONLY),
+    )
+
+
+def _hint(section: Section) -> Hint:
+    statuses = section.get(HintFields.STATUSES)
+    return Hint(
+        header=section.get(HintFields.HEADER),
+        value=section.get(HintFields.VALUE),
+        statuses=frozenset(statuses),
+        outcome=section.get(HintFields.OUTCOME),
+        remove=section.get(HintFields.REMOVE),
+    )

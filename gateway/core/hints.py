@@ -1,0 +1,73 @@
+"""What an upstream itself says of its execution, and of how long its answer is to be kept: believed where a route trusts it.
+
+The fields are read from a complete response as the upstream sent it. A trusted signal that cannot be read, or whose field lines
+contradict each other, is a doubt: guessing could let an operation run twice.
+"""
+
+from collections.abc import Sequence
+
+from gateway.core.headers import Fields, wire_name
+from gateway.core.model import Headers
+from gateway.core.policy import Hint, HintedOutcome
+
+RETENTION = b"idempotency-retention"
+"""The field of `retention_of`, in lower case. It is between the upstream and us: on a route that trusts it the client does not get it."""
+
+MAX_RETENTION = 3650 * 86400.0
+"""Seconds: as long as a route may keep an answer by configuration."""
+
+_NOTHING: frozenset[bytes] = frozenset()
+
+
+def hinted(status: int, headers: Headers, hints: Sequence[Hint]) -> tuple[HintedOutcome | None, frozenset[bytes]]:
+    """What the first hint that applies makes of a response (None: no hint applies, the route's lists decide), and the lower-case names
+    of fields that the client does not get.
+
+    A field that a hint removes goes from every response, whether the hint applies or not: its client must not come to rely on it.
+    """
+    if not hints:
+        return None, _NOTHING
+    fields = Fields(headers)
+    removed = frozenset([wire_name(hint.header) for hint in hints if hint.remove])
+    for hint in hints:
+        outcome = _apply(hint, status, fields)
+        if outcome is not None:
+            return outcome, removed
+    return None, removed
+
+
+def _apply(hint: Hint, status: int, fields: Fields) -> HintedOutcome | None:
+    if hint.statuses and status not in hint.statuses:
+        return None
+    said = {value.strip(b" \t").lower() for value in fields.values(wire_name(hint.header))}
+    if not said or (hint.value is not None and hint.value.strip().lower().encode() not in said):
+        return None
+    if hint.value is None and hint.outcome is not None:
+        return hint.outcome  # the field's mere presence is the signal, as with Retry-After on a 503
+    if len(said) > 1:
+        return HintedOutcome.UNKNOWN
+    return hint.outcome or _OUTCOMES.get(said.pop(), HintedOutcome.UNKNOWN)
+
+
+_OUTCOMES = {outcome.value.encode(): outcome for outcome in HintedOutcome}
+
+
+def retention_of(headers: Headers, default: float) -> float | None:
+    """How many seconds an answer is kept by the word of the upstream: `Idempotency-Retention: <whole seconds>`, at most `MAX_RETENTION`.
+
+    None for `no-store`, and for 0, which means the same: the *answer* is not kept. Its record is, for `default`, or the operation
+    could run again. Without the field, or if it cannot be read, `default`. Of several lines the shortest counts.
+    """
+    said = [_seconds(value.strip(b" \t").lower()) for value in Fields(headers).values(RETENTION)]
+    readable = [seconds for seconds in said if seconds is not None]
+    if not readable or len(readable) < len(said):
+        return default
+    return min(readable) or None
+
+
+def _seconds(value: bytes) -> float | None:
+    if value == b"no-store":
+        return 0.0
+    if not value.isdigit():
+        return None
+    return MAX_RETENTION if len(value) > 12 else min(float(value), MAX_RETENTION)

@@ -1,0 +1,119 @@
+"""What an answer tells its client about its key, for routes that want it told, and what browsers may read of it."""
+
+import enum
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+
+from gateway.core.decision import Label
+from gateway.core.model import Headers
+from gateway.core.policy import HeaderKey, Policy
+
+STATUS = b"Idempotency-Status"
+EXPIRES = b"Idempotency-Expires"
+DUPLICATE = b"Idempotency-Duplicate"
+EXPOSE = b"Access-Control-Expose-Headers"
+
+MARKS = frozenset({STATUS.lower(), EXPIRES.lower(), DUPLICATE.lower()})
+"""Lower-case names of the fields that only the gateway may send on a route that asks for them; an upstream's own copies are removed."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class Mark(enum.StrEnum):
+    """The values of `Idempotency-Status`. A closed set, and part of the contract with clients."""
+
+    NEW = "new"
+    REPLAYED = "replayed"
+    IN_PROGRESS = "in-progress"
+    MISMATCH = "mismatch"
+    UNKNOWN = "unknown"
+    EXPIRED = "expired"
+    UNPROTECTED = "unprotected"
+
+
+def mark(label: Label) -> Mark | None:
+    """The value for an answer on a guarded route; None where nothing was decided about a key.
+
+    `bypass` on a guarded route is a request without a key, where none is required: nothing protects it.
+    """
+    match label:
+        case Label.EXECUTE | Label.EXECUTE_RETRY:
+            return Mark.NEW
+        case Label.REPLAY | Label.REPLAY_WITHOUT_BODY:
+            return Mark.REPLAYED
+        case Label.IN_PROGRESS:
+            return Mark.IN_PROGRESS
+        case Label.KEY_MISUSE:
+            return Mark.MISMATCH
+        case Label.UNKNOWN:
+            return Mark.UNKNOWN
+        case Label.GONE:
+            return Mark.EXPIRED
+        case Label.UNPROTECTED | Label.BYPASS:
+            return Mark.UNPROTECTED
+        case (
+            Label.KEY_MISSING
+            | Label.KEY_INVALID
+            | Label.PRINCIPAL_MISSING
+            | Label.BODY_TOO_LARGE
+            | Label.REFUSED_TARGET
+            | Label.REFUSED_REQUEST
+            | Label.OVERLOADED
+            | Label.ABORTED
+            | Label.STORE_UNAVAILABLE
+        ):
+            return None
+        case _:
+            assert_never(label)
+
+
+def expires(at_us: int) -> bytes:
+    """The value of `Idempotency-Expires`: an HTTP-date (RFC 9110 section 5.6.7) from microseconds since the epoch.
+
+    Rounded down, so that a client never counts on a record that is gone. Instants beyond the years 1970 to 9999 become the nearest one.
+    """
+    seconds = min(max(at_us // 1_000_000, 0), int((_LAST - _EPOCH).total_seconds()))
+    at = _EPOCH + timedelta(seconds=seconds)
+    return f"{_DAYS[at.weekday()]}, {at.day:02} {_MONTHS[at.month - 1]} {at.year:04} {at:%H:%M:%S} GMT".encode()
+
+
+def exposed(policy: Policy) -> tuple[bytes, ...]:
+    """The fields of a route's answers that a browser's script needs to see: ours, and the key's own, which many APIs echo."""
+    names = [policy.key.place.name.encode()] if isinstance(policy.key.place, HeaderKey) else []
+    replay = policy.dialect.replay_headers
+    names += [b"Idempotent-Replayed", b"Original-Request"] if replay is None else [name.encode() for name, _ in replay]
+    names += [name.encode() for name, _ in policy.dialect.first_headers]
+    names += [STATUS, EXPIRES] if policy.status_fields else []
+    names += [DUPLICATE] if policy.mark_duplicates else []
+    once: dict[bytes, bytes] = {}
+    for name in [*names, b"Retry-After", b"X-Request-Id"]:
+        once.setdefault(name.lower(), name)
+    return tuple(once.values())
+
+
+def expose(headers: Headers, names: tuple[bytes, ...]) -> Headers:
+    """The field lines with `names` in `Access-Control-Expose-Headers` (Fetch standard, section 3.3.3).
+
+    What the upstream exposes stays; each name is added once, letter case aside. `*` exposes everything, and stays alone, except where
+    credentials are allowed: there it is an ordinary name.
+    """
+    lines = [index for index, field in enumerate(headers) if field[0].lower() == EXPOSE.lower()]
+    listed = {token.strip(b" \t").lower() for index in lines for token in headers[index][1].split(b",")}
+    if b"*" in listed and not _allows_credentials(headers):
+        return headers
+    missing = b", ".join(name for name in names if name.lower() not in listed)
+    if not missing:
+        return headers
+    if not lines:
+        return (*headers, (EXPOSE, missing))
+    last = lines[-1]
+    value = headers[last][1]
+    merged = (headers[last][0], value + b", " + missing if value.strip(b" \t,") else missing)
+    return (*headers[:last], merged, *headers[last + 1 :])
+
+
+def _allows_credentials(headers: Headers) -> bool:
+    return any(name.lower() == b"access-control-allow-credentials" and value.strip(b" \t") == b"true" for name, value in headers)

@@ -1,0 +1,130 @@
+"""Where a key stands in a request that goes on: put into a field, a query or a body, and taken out again.
+
+The request is one as `gateway.core.headers.to_upstream` made it. All that is not the key stays as it is, byte for byte.
+"""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+from urllib.parse import quote
+
+from gateway.core.headers import wire_name
+from gateway.core.key import decode_parameter, field_value
+from gateway.core.model import Headers
+from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
+from gateway.core.splice import splice
+
+_DIGESTS = frozenset({b"content-digest", b"repr-digest", b"digest", b"content-md5"})
+"""Fields that a changed body makes untrue (RFC 9530, and what came before it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a request in which a key can stand. `target` is in origin-form. `body` None: it is not in memory, and stays as it is."""
+
+    headers: Headers
+    target: bytes
+    body: bytes | None
+
+
+def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
+    """The request with the key as `forward_key` and `forward_key_in` say. `derived` is the text of `gateway.core.scope.derived_key`.
+
+    A key that moves to another place, or is kept back, leaves the field or the query that it came in. It never leaves a body, which is
+    changed for nothing but an upstream that wants its key there. None if the body cannot take the key: to be refused, before the
+    record is reserved.
+    """
+    came, goes = policy.key.place, policy.forward_key_in or policy.key.place
+    match policy.forward_key:
+        case ForwardKey.NONE:
+            return take(came, parts)
+        case ForwardKey.AS_RECEIVED:
+            return parts if _same(goes, came) else put(goes, key, take(came, parts))
+        case ForwardKey.DERIVED:
+            return put(goes, derived, parts if _same(goes, came) else take(came, parts))
+        case _:
+            assert_never(policy.forward_key)
+
+
+def _same(one: KeyPlace, other: KeyPlace) -> bool:
+    if isinstance(one, HeaderKey) and isinstance(other, HeaderKey):
+        return wire_name(one.name) == wire_name(other.name)
+    return one == other
+
+
+def put(place: KeyPlace, key: str, parts: Parts) -> Parts | None:
+    """The request with this key in this place, once, whatever stood there before. None if the body cannot take it (`splice`).
+
+    Fields with a digest of a body that was changed are left out.
+    """
+    match place:
+        case HeaderKey(name):
+            return replace(parts, headers=in_headers(parts.headers, name, field_value(key)))
+        case QueryKey(name):
+            return replace(parts, target=in_target(parts.target, name, key))
+        case BodyKey(pointer):
+            body = None if parts.body is None else splice(parts.body, pointer, key)
+            if body is None:
+                return None
+            return replace(parts, headers=tuple([field for field in parts.headers if field[0].lower() not in _DIGESTS]), body=body)
+        case _:
+            assert_never(place)
+
+
+def take(place: KeyPlace, parts: Parts) -> Parts:
+    """The request without what stands in this field or query parameter. A body is left as it is."""
+    match place:
+        case HeaderKey(name):
+            wanted = wire_name(name)
+            return replace(parts, headers=tuple([field for field in parts.headers if field[0].lower() != wanted]))
+        case QueryKey(name):
+            return replace(parts, target=_without_parameter(parts.target, name))
+        case BodyKey():
+            return parts
+        case _:
+            assert_never(place)
+
+
+def in_headers(headers: Headers, name: str, value: bytes) -> Headers:
+    """The field lines with one of this name: in the place of the first one there was, else at the end."""
+    wanted, mine = wire_name(name), (name.encode(), value)
+    result: list[tuple[bytes, bytes]] = []
+    there = False
+    for field in headers:
+        if field[0].lower() != wanted:
+            result.append(field)
+        elif not there:
+            there = True
+            result.append(mine)
+    return tuple(result) if there else (*result, mine)
+
+
+def in_target(target: bytes, name: str, key: str) -> bytes:
+    """The target with one parameter of this name: the first one there was gets the new value, others go; else it is added at the end."""
+    path, _, query = target.partition(b"?")
+    value = quote(key, safe="").encode()
+    kept: list[bytes] = []
+    there = False
+    for pair in query.split(b"&"):
+        spelled = pair.partition(b"=")[0]
+        if not _spells(spelled, name):
+            kept.append(pair)
+        elif not there:
+            there = True
+            kept.append(spelled + b"=" + value)
+    if not there:
+        added = quote(name, safe="").encode() + b"=" + value
+        kept[-1:] = [kept[-1], added] if kept[-1] else [added]
+    return path + b"?" + b"&".join(kept)
+
+
+def _without_parameter(target: bytes, name: str) -> bytes:
+    path, _, query = target.partition(b"?")
+    pairs = query.split(b"&")
+    kept = [pair for pair in pairs if not _spells(pair.partition(b"=")[0], name)]
+    if len(kept) == len(pairs):
+        return target
+    return path + b"?" + b"&".join(kept) if kept else path
+
+
+def _spells(spelled: bytes, name: str) -> bool:
+    return decode_parameter(spelled) == name.encode()

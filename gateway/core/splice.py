@@ -1,0 +1,139 @@
+"""One string of a JSON text set by splicing: every byte outside of it stays as the client wrote it.
+
+A body is changed only where an upstream wants its key in there. Parsing it and writing it anew would change numbers, escapes, member order
+and white space, and with them digests and signatures over the rest that only the upstream understands.
+
+`strict_json` is stricter than a parser (RFC 8259 in UTF-8, no duplicate names, nesting up to `MAX_DEPTH`), since what can be read in two
+ways has no one place for a key. It is more generous than the canonical form: no number is judged, since none is looked at.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NoReturn
+
+from gateway.core.canonical import MAX_DEPTH
+from gateway.core.pointers import Json, split_pointer
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("duplicate name")
+    return result
+
+
+def _unread(_: str) -> int:
+    """A number, unread: an interpreter's limits on digits must not decide what a body is."""
+    return 0
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+_READER = json.JSONDecoder(object_pairs_hook=_unique_names, parse_float=_unread, parse_int=_unread, parse_constant=_refuse_constant)
+
+
+def strict_json(body: bytes) -> Json:
+    """The value of a JSON text, every number 0. Raises ValueError if it is not strict JSON."""
+    try:
+        value = _READER.decode(body.decode())
+    except RecursionError as error:
+        raise ValueError("too deep") from error  # an interpreter's limit, and all of them lie beyond ours
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _is_too_deep(value):
+        raise ValueError("too deep")
+    return value
+
+
+def _is_too_deep(value: Json) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        holders = [list(item.values()) if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [item for holder in holders for item in holder]
+    return bool(level)
+
+
+def resolve(value: Json, tokens: list[str]) -> Json:
+    """What a JSON pointer's reference tokens name (RFC 6901 section 4); None also if they name nothing."""
+    for token in tokens:
+        if isinstance(value, dict):
+            value = value.get(token)
+        elif isinstance(value, list):
+            value = next((item for index, item in enumerate(value) if str(index) == token), None)
+        else:
+            return None
+    return value
+
+
+def splice(body: bytes, pointer: str, text: str) -> bytes | None:
+    """Set the value at a JSON pointer to the string `text`; nothing else of the body changes.
+
+    What is there is replaced, whatever it is; a member that is absent is added at the end of its object. None if the body is not strict
+    JSON, or has no such object. Arrays are not extended. Raises ValueError if the pointer is none.
+    """
+    tokens = split_pointer(pointer) if pointer else []
+    try:
+        strict_json(body)
+    except ValueError:
+        return None
+    source = body.decode()
+    span = _place(source, tokens)
+    if span is None:
+        return None
+    start, end, there = span
+    comma = "" if source[start - 1] == "{" else ","
+    spliced = json.dumps(text) if there else f"{comma}{json.dumps(tokens[-1])}:{json.dumps(text)}"
+    return (source[:start] + spliced + source[end:]).encode()
+
+
+def _place(source: str, tokens: list[str]) -> tuple[int, int, bool] | None:
+    at, span = _skip(source, 0), None
+    for token in tokens:
+        if span is not None and not span[2]:
+            return None
+        span = _span(source, at, token)
+        if span is None:
+            return None
+        at = span[0]
+    return span
+
+
+def _span(source: str, at: int, token: str) -> tuple[int, int, bool] | None:
+    """Where the value that begins at `at` has its part called `token`: start, end, and whether it is there at all.
+
+    If it is not, both are the place for a new member; None if there is none.
+    """
+    if source[at] not in "{[":
+        return None
+    end = at + 1
+    for name, start, stop in _parts(source, at):
+        if name == token:
+            return start, stop, True
+        end = stop
+    return (end, end, False) if source[at] == "{" else None
+
+
+def _parts(source: str, at: int) -> Iterator[tuple[str, int, int]]:
+    """The members or elements of the strict JSON value that begins at `at`: name or index, start and end of each value."""
+    named, index = source[at] == "{", 0
+    at = _skip(source, at + 1)
+    while source[at] not in "}]":
+        name = str(index)
+        if named:
+            name, at = _READER.raw_decode(source, at)
+            at = _skip(source, _skip(source, at) + 1)
+        _, end = _READER.raw_decode(source, at)
+        yield name, at, end
+        at = _skip(source, end)
+        if source[at] == ",":
+            at = _skip(source, at + 1)
+        index += 1
+
+
+def _skip(source: str, at: int) -> int:
+    found = _SPACE.match(source, at)
+    assert found is not None, "white space may be empty"
+    return found.end()

@@ -1,0 +1,59 @@
+"""How sections fill in one another: route over `defaults` over dialect."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.config.key_fields import KEY, KeyFields
+from gateway.config.kinds import Reader
+from gateway.config.mistakes import Place
+from gateway.config.shapes import Section
+from gateway.config.source import compose
+
+_PLACES = st.sampled_from(["", "header: A", "query: b", "json_pointer: /c"])
+_REST = st.sets(st.sampled_from(["required: false", "mode: raw", "max_length: 9", "fold_case: true"]), max_size=4)
+_SETTINGS = st.tuples(_PLACES, _REST).map(lambda one: [line for line in (one[0], *sorted(one[1])) if line])
+
+
+def section(lines: list[str], line: int) -> Section:
+    node = compose("\n" * line + "{" + ", ".join(lines) + "}")
+    assert node is not None
+    reader = Reader({}, Path())
+    found = KEY.read(reader, node, Place(node.line, node.column))
+    assert found is not None
+    assert not reader.mistakes
+    return found.value
+
+
+def value(one: Section, name: str) -> object:
+    return one.get(next(field for field in KEY.table if field.name == name))
+
+
+@given(_SETTINGS, _SETTINGS, _SETTINGS)
+def test_the_upper_section_wins_field_by_field(route: list[str], defaults: list[str], dialect: list[str]) -> None:
+    """The highest level that names a field gives its value; of fields that stand in place of each other, the highest that names any."""
+    levels = [dict(line.split(": ") for line in lines) for lines in (route, defaults, dialect)]
+    merged = section(route, 0).over(section(defaults, 1))
+    merged = Section(merged.place, merged.fields, merged.broken, merged.lost, merged.alternatives, section(dialect, 2))
+    places = {"header", "query", "json_pointer"}
+    chosen = next((level for level in levels if places & level.keys()), {})
+    for field in KEY.table:
+        if field.name in places:
+            expected = chosen.get(field.name, field.default)
+        else:
+            text = next((level[field.name] for level in levels if field.name in level), None)
+            expected = field.default if text is None else section([f"{field.name}: {text}"], 0).get(field)
+        assert value(merged, field.name) == expected
+        assert merged.given(field) == (
+            field.name in {*levels[0], *levels[1]} and (field.name not in places or merged.fields.keys() >= {field.name})
+        )
+
+
+def test_a_broken_field_hides_what_is_below() -> None:
+    """A mistake in a route is not papered over by `defaults`, nor is another place of the key taken for the one that was meant."""
+    broken = Section(Place(1, 1), broken=frozenset({"query"}), alternatives=KEY.alternatives)
+    merged = Section(Place(1, 1), broken=broken.broken, alternatives=KEY.alternatives, under=section(["header: A", "mode: raw"], 2))
+    assert broken.over(section(["header: A"], 1)).get(KeyFields.HEADER) == "Idempotency-Key"
+    assert (merged.get(KeyFields.HEADER), merged.get(KeyFields.MODE)) == ("Idempotency-Key", "raw")
+    assert not merged.sound(KeyFields.QUERY)

@@ -1,0 +1,71 @@
+"""Gateways of earlier releases: their statements, prepared when they started."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import asyncpg
+
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.store.postgres.rows import claim_arguments, columns, intent_row
+from gateway.store.postgres.statements import completion
+from tests.contract.harness import KEPT, RETENTION
+
+if TYPE_CHECKING:
+    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
+
+INLINE = 65536
+
+
+def statements(migration: int) -> dict[str, str]:
+    """Those of the release whose last migration this is, by name."""
+    _, *sections = Path(__file__).with_name(f"statements_{migration:04}.sql").read_text("utf-8").split("-- name: ")
+    return {name.strip(): text for name, _, text in (section.partition("\n") for section in sections)}
+
+
+class Before:
+    """A gateway of the release whose last migration is `migration`, over one connection. Each method sends what that release sent."""
+
+    def __init__(self, connection: "Connection", migration: int) -> None:
+        self.connection = connection
+        self.migration = migration
+        self.prepared: dict[str, Any] = {}
+
+    async def start(self) -> None:
+        self.prepared = {name: await self.connection.prepare(text) for name, text in statements(self.migration).items()}
+        await self.connection.execute("SELECT 1")  # the driver leaves what `prepare` has begun open until the next statement
+
+    async def run(self, name: str, *arguments: object) -> list[asyncpg.Record]:
+        return await self.prepared[name].fetch(*arguments)  # type: ignore[no-any-return]  # prepared statements are Any here
+
+    async def reserve(self, wanted: Intent) -> Lease | asyncpg.Record:
+        (row,) = await self.run("reserve", *columns([intent_row(wanted)[:13]]), INLINE)
+        return Lease(wanted.key, row["record_id"], wanted.owner, 1, 0.0, wanted.lease) if row["version"] is None else row
+
+    async def reserved(self, wanted: Intent) -> Lease:
+        lease = await self.reserve(wanted)
+        assert isinstance(lease, Lease)
+        return lease
+
+    async def find(self, key: RecordKey) -> asyncpg.Record:
+        limit = [INLINE] if self.migration >= 2 else []
+        (row,) = await self.run("find", key.scope_id, key.key, *limit)
+        return row
+
+    async def complete(self, lease: Lease, answer: StoredResponse) -> str:
+        row = completion(lease, answer, KEPT)
+        assert self.migration >= 2 or answer.encoding == 0
+        return await self._settle("complete", row[:12] if self.migration >= 2 else (*row[:8], *row[9:12]))
+
+    async def release(self, lease: Lease) -> str:
+        return await self._settle("release", (lease.key.scope_id, lease.key.key, lease.owner, "x", RETENTION))
+
+    async def doubt(self, lease: Lease) -> str:
+        return await self._settle("doubt", (lease.key.scope_id, lease.key.key, lease.owner, "x"))
+
+    async def claim(self, name: str, record: Record, wanted: Intent) -> Lease:
+        (row,) = await self.run(name, *claim_arguments(record, wanted)[:15])
+        return Lease(wanted.key, row["record_id"], wanted.owner, row["attempt"], 0.0, wanted.lease)
+
+    async def _settle(self, name: str, row: tuple[Any, ...]) -> str:
+        (settled,) = await self.run(name, *columns([row]))
+        return settled["transition"]  # type: ignore[no-any-return]  # a column of text

@@ -1,0 +1,72 @@
+"""Migrations of a table that is in use: none reads or rewrites it, none makes traffic wait for long."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from gateway.core.model import Lease
+from gateway.embedded import PostgresServer
+from gateway.store.migrate import Migration, MigrationError, migrate, migrations, pending
+from tests.contract.harness import intent, response
+from tests.postgres.before import Before
+from tests.support.services import Services
+
+LATER = pytest.mark.parametrize("step", migrations()[1:], ids=lambda step: step.name)
+
+
+@pytest.fixture
+async def gateway(services: Services, every_postgres: PostgresServer, step: Migration) -> AsyncIterator[tuple[str, Before]]:
+    """The database without this migration and those after it, and a gateway of its time."""
+    dsn = services.empty_database(every_postgres)
+    await migrate(dsn, steps=migrations()[: step.version - 1])
+    connection = await asyncpg.connect(dsn)
+    before = Before(connection, step.version - 1)
+    await before.start()
+    yield dsn, before
+    await connection.close()
+    services.drop_database(every_postgres, dsn)
+
+
+@LATER
+async def test_a_migration_reads_no_row_and_rewrites_none(gateway: tuple[str, Before], step: Migration) -> None:
+    """It is a matter of the catalogue: the server says so itself, and the table's file stays."""
+    dsn, before = gateway
+    assert await before.complete(await before.reserved(intent()), response()) == "done"
+    connection = await asyncpg.connect(dsn)
+    heard: list[str] = []
+    try:
+        connection.add_log_listener(lambda _, message: heard.append(message.message))
+        await connection.execute("SET client_min_messages = debug1")
+        file = await connection.fetchval("SELECT pg_relation_filenode('gateway_records')")
+        async with connection.transaction():
+            await connection.execute(step.sql)
+        assert not [text for text in heard if text.startswith(("rewriting table", "verifying table"))]
+        assert not [text for text in heard if text.startswith("building index") and text.endswith('on table "gateway_records" serially')]
+        assert await connection.fetchval("SELECT pg_relation_filenode('gateway_records')") == file
+        invalid = "SELECT conname FROM pg_constraint WHERE conrelid = 'gateway_records'::regclass AND NOT convalidated"
+        constraints = await connection.fetch(invalid)
+        assert constraints
+        for (name,) in constraints:
+            await connection.execute(f"ALTER TABLE gateway_records VALIDATE CONSTRAINT {name}")
+        await connection.execute("ALTER TABLE gateway_records ADD CHECK (version >= 0)")
+        assert [text for text in heard if text.startswith("verifying table")], "that a scan would have been heard of"
+    finally:
+        await connection.close()
+
+
+@LATER
+async def test_a_migration_does_not_hold_up_traffic_behind_a_long_transaction(gateway: tuple[str, Before], step: Migration) -> None:
+    """It gives up waiting for its lock before calls that queue behind it would time out, changes nothing, and succeeds when repeated."""
+    dsn, before = gateway
+    reader = await asyncpg.connect(dsn)
+    try:
+        async with reader.transaction():
+            await reader.fetch("SELECT FROM gateway_records")
+            with pytest.raises(MigrationError, match=step.name):
+                await migrate(dsn)
+            assert await pending(reader) == [later.name for later in migrations()[step.version - 1 :]]
+        assert isinstance(await before.reserve(intent()), Lease)
+        assert step.name in await migrate(dsn)
+    finally:
+        await reader.close()
