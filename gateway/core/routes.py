@@ -176,9 +176,10 @@ class RouteTable:
             others = any(route is not raw and _takes(route, method) for route in self._guarded)
             return RefusedTarget(None) if others else None
         for reading in possible:
-            guard = _find(self._loose, method, reading or ("",))
-            if guard is not None and guard.policy is not None and guard is not raw:
-                return RefusedTarget(guard)
+            for segments in (reading or ("",), (*reading, "")):  # some upstreams see a closing slash, which `/**` takes and `/a` does not
+                guard = _find(self._loose, method, segments)
+                if guard is not None and guard.policy is not None and guard is not raw:
+                    return RefusedTarget(guard)
         return None
 
     def _match_asterisk(self, method: str) -> Match:

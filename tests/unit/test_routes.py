@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.policy import Route
-from gateway.core.routes import RefusedTarget, RouteTable, normal_segments, split_target
+from gateway.core.policy import Policy, Route
+from gateway.core.routes import Matched, RefusedTarget, RouteTable, normal_segments, split_target
 from tests.unit.tables import POST, REFUND, REST, TABLE, guarded, match
 
 
@@ -95,6 +95,16 @@ def test_explicit_routes_before_the_guard_count() -> None:
     for target in (b"/v1/files/a", b"/v1/files/my%20doc", b"/v1/files/%F0%9F%92%A9", b"/v1/files/a;b"):
         assert match(target, table) == "files"
     assert match(b"/v1/fil%65s/a", table) == "guarded /v1/{kind}/{id}"  # as it stands it belongs to the guard, which never hurts
+
+
+@pytest.mark.parametrize("target", [b"/a%2F", b"/a%2f;x", b"/a%5C", b"/a//", b"/a/%2F"])
+def test_a_closing_slash_that_only_some_see(target: bytes) -> None:
+    """An unguarded `/a` before a guarded `/a/**`: a spelling that some upstream reads as `/a/` does not walk around the guard."""
+    guard = Route("rest", "/a/**", "api", frozenset({"POST"}), Policy("rest", ()))
+    table = RouteTable((Route("open", "/a", "api"), guard))
+    assert table.match("POST", b"/a") != RefusedTarget(guard)
+    matched = table.match("POST", target)
+    assert matched in (RefusedTarget(guard), Matched(guard))
 
 
 def test_unguarded_routes_follow_the_normal_form() -> None:
