@@ -41,9 +41,16 @@ class GuardedRequest:
     key_digest: str = ""
     parts: bytes | None = None
     meaning: Fingerprint | None = None
+    _content: Content | None = None
 
     @property
     def content(self) -> Content:
+        """What its fingerprint is made of; made once."""
+        if self._content is None:
+            self._content = self._make_content()
+        return self._content
+
+    def _make_content(self) -> Content:
         body = self.body
         meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, self.parts)
         target, place = self.target, self.policy.key.place
@@ -66,6 +73,6 @@ class GuardedRequest:
 
     def close(self) -> None:
         """Nobody needs the body any more. Idempotent."""
-        held, self.held, self.body = self.held, None, b""
+        held, self.held, self.body, self._content = self.held, None, b"", None
         if held is not None:
             held.close()

@@ -154,8 +154,8 @@ class Gateway:
         return lines
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """The JSON lines that the process has written so far, access log and messages alike."""
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        """The JSON lines that the process has written whole so far, access log and messages alike."""
+        return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.startswith("{") and line.endswith("\n")]
 
 
 @contextlib.asynccontextmanager
