@@ -112,7 +112,7 @@ async def situation(house: House, name: str, path: bytes, key: bytes, body: byte
 
     house.upstream.behave = behave
     await ask(house, path, key, body, TENANT_A)
-    if name in {"expired", "tombstone"}:
+    if name == "expired":
         await house.query("UPDATE gateway_records SET expires_at = now() - interval '1 second' WHERE idempotency_key = $1", key.decode())
     if name == "tombstone":
         (row,) = await house.query("DELETE FROM gateway_records WHERE idempotency_key = $1 RETURNING scope_id", key.decode())
