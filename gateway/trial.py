@@ -16,7 +16,8 @@ PREVENTED: Mapping[str, frozenset[Label]] = {
     "duplicates": frozenset({Label.REPLAY, Label.REPLAY_WITHOUT_BODY}),
     "races": frozenset({Label.IN_PROGRESS}),
     "mismatches": frozenset({Label.KEY_MISUSE}),
-    "doubtful": frozenset({Label.UNKNOWN, Label.GONE}),
+    "doubtful": frozenset({Label.UNKNOWN}),
+    "expired": frozenset({Label.GONE}),
 }
 """What would have been answered from the record instead of running again."""
 

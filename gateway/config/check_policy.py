@@ -2,7 +2,7 @@
 
 from gateway.config.check_principal import check_sources, meaning
 from gateway.config.fields import ConfigFields
-from gateway.config.key_fields import KeyFields
+from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.kinds import Reader
 from gateway.config.policy_fields import HintFields, IdempotencyFields
 from gateway.config.shapes import Section
@@ -42,6 +42,22 @@ def check_alone(reader: Reader, section: Section) -> None:
         reader.report(section.place_of(wrong_list), f"{statuses} in both release_on and doubt_on; an outcome settles one way")
     for hint in section.get(names.HINTS):
         _check_hint(reader, hint)
+    _check_key_fields(reader, section)
+
+
+def _check_key_fields(reader: Reader, section: Section) -> None:
+    """A key stands in no field that says how a message is sent, or what it holds."""
+    for part, field in (
+        (section.sub(IdempotencyFields.KEY), KeyFields.HEADER),
+        (section.sub(IdempotencyFields.FORWARD_KEY_IN), PlaceFields.HEADER),
+    ):
+        if part.given(field) and part.sound(field) and part.get(field).lower().encode() in _TAKEN:
+            reader.report(
+                part.place_of(field), f"{part.get(field)} has a meaning of its own, which a key would destroy; name another field"
+            )
+
+
+_TAKEN = HOP_BY_HOP | FRAMING | {b"host", b"content-type", b"content-encoding", b"expect", b"via", b"date", b"authorization", b"cookie"}
 
 
 def _check_hint(reader: Reader, hint: Section) -> None:

@@ -92,16 +92,35 @@ def _split(root: Node) -> tuple[Node, Node | None]:
     return rest, None if taken is None else taken.value
 
 
+_A_ROUTES_OWN = {
+    IdempotencyFields.DIALECT.name: "a dialect cannot name another one; copy the fields that you want from it",
+    **dict.fromkeys(
+        [
+            field.name
+            for field in (
+                IdempotencyFields.SCOPE,
+                IdempotencyFields.MODE,
+                IdempotencyFields.PRINCIPAL,
+                IdempotencyFields.PRINCIPAL_COMBINE,
+                IdempotencyFields.HINTS,
+                IdempotencyFields.TRUST_RETENTION,
+                IdempotencyFields.ON_STORE_OUTAGE,
+            )
+        ],
+        "whom to trust, and whether to guard at all, is a route's own word; say it there or in `defaults`",
+    ),
+}
+
+
 def _read_idempotency(reader: Reader, node: Node | None, place: Place) -> Section | None:
     if node is None:
         return Section(place)
     here = place.at(node.line, node.column)
     if isinstance(node, MapNode):
         for entry in node.entries:
-            if entry.key == IdempotencyFields.DIALECT.name:
-                words = "a dialect cannot name another one; copy the fields that you want from it"
-                reader.report(here.child(entry.key).at(entry.line, entry.column), words)
-        node = replace(node, entries=tuple(entry for entry in node.entries if entry.key != IdempotencyFields.DIALECT.name))
+            if entry.key in _A_ROUTES_OWN:
+                reader.report(here.child(entry.key).at(entry.line, entry.column), _A_ROUTES_OWN[entry.key])
+        node = replace(node, entries=tuple(entry for entry in node.entries if entry.key not in _A_ROUTES_OWN))
     found = _IDEMPOTENCY.read(reader, node, here)
     if found is not None:
         check_alone(reader, found.value)

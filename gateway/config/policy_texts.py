@@ -3,6 +3,8 @@
 import ipaddress
 import re
 import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from gateway.config.texts import parse_url, pointer, upstream_url
 
@@ -35,9 +37,35 @@ def expression(text: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             re.compile(text)
+            nested = _repeats(re._parser.parse(text), within=False)  # type: ignore[attr-defined]  # the only way to see a pattern's shape
     except (re.error, Warning, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {str(error)[:100]}") from None
+    if nested:
+        raise ValueError("repeats what repeats already, as in (a+)+, which some keys could make take for ever; write it without")
     return text or None
+
+
+def _repeats(pattern: Iterable[Any], *, within: bool) -> bool:
+    """Whether a parsed pattern holds a repetition of variable length within another one: what can backtrack without end."""
+    for _, argument in pattern:
+        inner = within
+        if isinstance(argument, tuple) and len(argument) == 3 and isinstance(argument[0], int) and isinstance(argument[1], int):
+            variable = argument[0] != argument[1] and argument[1] > 1
+            if within and variable:
+                return True
+            inner = within or variable
+        if any(_repeats(part, within=inner) for part in _parts(argument)):
+            return True
+    return False
+
+
+def _parts(argument: Any) -> Iterator[Iterable[Any]]:
+    """The patterns within the argument of an operation, however deep."""
+    if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]  # as above
+        yield argument
+    elif isinstance(argument, tuple | list):
+        for one in argument:
+            yield from _parts(one)
 
 
 def claim(text: str) -> str:

@@ -86,16 +86,21 @@ def take(place: KeyPlace, parts: Parts) -> Parts:
 
 def in_headers(headers: Headers, name: str, value: bytes) -> Headers:
     """The field lines with one of this name: in the place of the first one there was, else at the end."""
-    wanted, mine = wire_name(name), (name.encode(), value)
+    wanted, mine = _folded(wire_name(name)), (name.encode(), value)
     result: list[tuple[bytes, bytes]] = []
     there = False
     for field in headers:
-        if field[0].lower() != wanted:
+        if _folded(field[0].lower()) != wanted:
             result.append(field)
         elif not there:
             there = True
             result.append(mine)
     return tuple(result) if there else (*result, mine)
+
+
+def _folded(name: bytes) -> bytes:
+    """A name as CGI and WSGI tell it: they know no difference between a hyphen and an underscore."""
+    return name.replace(b"_", b"-")
 
 
 def in_target(target: bytes, name: str, key: str) -> bytes:

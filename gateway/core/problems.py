@@ -43,7 +43,7 @@ class Problem(enum.Enum):
         "response-not-stored",
         409,
         "The operation completed, but its response was not stored",
-        "The operation ran once and completed; its response was too large to keep. It will not run again under this key.",
+        "The operation ran once and completed; its response was not kept. It will not run again under this key.",
     )
     OUTCOME_UNKNOWN = ProblemType(
         "outcome-unknown",

@@ -9,7 +9,7 @@ from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
-from gateway.core.policy import Route
+from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Matched, NoRoute, RefusedTarget
 from gateway.engine.answers import Refused, Relayed, Reply
@@ -134,9 +134,8 @@ class Proxy:
                 assert_never(matched)
 
     async def _pass(self, call: Call, route: Route) -> Reply:
-        wire = to_upstream(
-            call.fields.lines, call.hop(), call.routing.kept.get(route.id, frozenset()), hops=hops_left(call.request.method, call.fields)
-        )
+        kept, hops = call.routing.kept.get(route.id, frozenset()), hops_left(call.request.method, call.fields)
+        wire = to_upstream(call.fields.lines, call.hop(), kept, _ours_alone(call.policy), hops=hops)
         try:
             with WhilePresent(call.connection):
                 reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
@@ -181,3 +180,10 @@ class Proxy:
                 call.client(),
             )
         )
+
+
+def _ours_alone(policy: Policy | None) -> frozenset[bytes]:
+    """The field in which the upstream expects keys of our making: a client without one must not write it itself."""
+    if policy is None or policy.forward_key is not ForwardKey.DERIVED or not isinstance(policy.forward_key_in, HeaderKey):
+        return frozenset()
+    return frozenset({policy.forward_key_in.name.lower().encode()})

@@ -192,17 +192,6 @@ def test_what_a_dialect_sets_is_judged_at_the_route(folder: Path) -> None:
     ]
 
 
-def test_a_dialect_may_bring_who_asks(folder: Path) -> None:
-    """Every other field of `idempotency` may stand in a dialect; files that it names are beside it."""
-    (folder / "dialects").mkdir()
-    (folder / "dialects" / "secret").write_text("s" * 32)
-    (folder / "dialects" / "a.yaml").write_text(
-        "name: a\nabout: b\nidempotency:\n  principal: [{jwt: {claim: sub, secret_file: secret, algorithms: [HS256]}}]\n  scope: all\n"
-    )
-    text = f"{HEAD}routes:\n  - {{id: b, path: /b, upstream: payments, idempotency: {{dialect: dialects/a.yaml}}}}\n"
-    assert policy(folder, text).scope == "all"
-    assert len(policy(folder, text).principal) == 1
-
 
 def test_the_listing_shows_what_a_dialect_sets(folder: Path) -> None:
     """Its name, and each setting that is not by default, as if the route itself had it."""

@@ -23,6 +23,11 @@ ROUTES = """
     upstream: payments
     methods: [POST]
     idempotency: {key: {query: id}, forward_key: derived, forward_key_in: {header: X-Provider-Key}}
+  - id: optional-derived
+    path: /optional-derived
+    upstream: payments
+    methods: [POST]
+    idempotency: {key: {required: false}, forward_key: derived, forward_key_in: {header: X-Provider-Key}}
   - id: none-query
     path: /none-query
     upstream: payments
@@ -51,6 +56,15 @@ ROUTES = """
 """
 
 DERIVED = re.compile(rb"idg_[0-9a-f]{48}")
+
+
+async def test_nobody_writes_a_derived_key_but_the_gateway(house: House) -> None:
+    """Neither without a key of its own, nor in a spelling that a CGI upstream would take for it."""
+    await house.ask(b"/optional-derived", None, more=(b"X-Provider-Key: idg_spoof",))
+    assert house.last.value("x-provider-key") is None
+    await house.ask(b"/optional-derived", fresh(), more=(b"X_Provider_Key: idg_spoof",))
+    assert house.last.value("x_provider_key") is None
+    assert DERIVED.fullmatch(house.last.value("x-provider-key") or b"")
 
 
 async def test_as_received(house: House) -> None:
