@@ -192,7 +192,6 @@ def test_what_a_dialect_sets_is_judged_at_the_route(folder: Path) -> None:
     ]
 
 
-
 def test_the_listing_shows_what_a_dialect_sets(folder: Path) -> None:
     """Its name, and each setting that is not by default, as if the route itself had it."""
     rows = [line.split(maxsplit=1) for line in settings_table(read(folder, OWN)).splitlines()]
