@@ -17,6 +17,8 @@ WRITTEN_BY_GATEWAY = frozenset(b"host via x-real-ip forwarded x-request-id expec
 """Toward the upstream, along with all of `X-Forwarded-*`."""
 KEPT = frozenset(b"authorization content-type content-encoding cookie".split())
 """Fields that a `Connection` line does not strip, on any route."""
+KEYS = frozenset({b"idempotency-key", b"idempotency_key"})
+"""One field to an upstream that gets its fields as CGI and WSGI tell them, which know no difference between a hyphen and an underscore."""
 KNOWN_METHODS = frozenset(b"GET HEAD POST PUT PATCH DELETE OPTIONS TRACE PROPFIND QUERY".split())
 """Methods that must not be refused for their names. Others may be (RFC 9110 section 9.1)."""
 
@@ -54,11 +56,15 @@ def _same(sent: Request, seen: Request) -> bool:
 
 
 def _same_fields(sent: Request, seen: Request) -> bool:
-    """Whether all fields that concern the upstream reached it, in their number, order and bytes, and no others (RFC 9110 section 5.3)."""
+    """Whether all fields that concern the upstream reached it, in their number, order and bytes, and no others (RFC 9110 section 5.3).
+
+    Not so the key of a guarded operation, which is the gateway's to write, in any of `KEYS`: a line of the client's beside it would be
+    the key to some upstreams, or a part of it, so leaving it out is right. `judge_forwarded` demands that none went on.
+    """
     nominated = frozenset(tokens(sent.fields, b"connection")) - KEPT
     own = WRITTEN_BY_GATEWAY | HOP_BY_HOP
     if _is_guarded(sent):
-        own |= {b"idempotency-key"}
+        own |= KEYS
     if sent.method in {b"TRACE", b"OPTIONS"}:
         own |= {b"max-forwards"}
     theirs, mine = (
@@ -185,13 +191,13 @@ def judge_forwarded(request: Request) -> str | None:
         return f"hop-by-hop fields: {hop_by_hop}"
     if not request.target.startswith(b"/") and request.target != b"*":
         return f"no origin-form: {request.target!r}"
+    keys = [value for name, value in request.fields if name.lower() in KEYS]
     if request.method == b"POST" and GUARDED in spellings(request.target):
-        keys = request.values(b"idempotency-key")
         if request.target.partition(b"?")[0] != GUARDED or len(keys) != 1 or not _DERIVED.fullmatch(keys[0]):
             return f"the guard was walked around: {request.target!r} {keys!r}"
         if len(request.values(b"authorization")) != 1:
             return "no caller, or two"
-    elif any(_DERIVED.fullmatch(key) and key.strip(b"idg_0") for key in request.values(b"idempotency-key")):
+    elif any(_DERIVED.fullmatch(key) and key.strip(b"idg_0") for key in keys):
         return "an unguarded request under a derived key"
     return None
 

@@ -36,6 +36,12 @@ FOUND = {
     "a field whose name begins like a framing field's": Case(b"GET /x HTTP/1.1\r\nHost: a\r\nContent-Length-X: 5\r\n\r\n" + GET),
     "such a field in a guarded request": Case(PAY % b"Transfer-Encodings: x\r\n\r\n" + GET),
     "a client that is gone at once": Case(GET, (), RESET),
+    "a second key, as CGI spells it, before the first": Case(
+        PAY.replace(b"Idempotency-Key: k\r\n", b"Idempotency_Key: u\r\nIdempotency-Key: k\r\n") % b"\r\n"
+    ),
+    "a second key, as CGI spells it, behind the first": Case(PAY % b"IDEMPOTENCY_KEY: u\r\nIdempotency_Key: v\r\n\r\n" + GET),
+    "a key that only CGI would take for one": Case(PAY.replace(b"Idempotency-Key", b"Idempotency_Key") % b"\r\n" + GET),
+    "such a key where nothing is guarded": Case(b"POST /x HTTP/1.1\r\nHost: a\r\nIdempotency_Key: u\r\nIdempotency-Key: k\r\n\r\n" + GET),
 }
 """The smallest cases of what fuzzing has found."""
 
