@@ -5,34 +5,24 @@ Each command imports what it runs when it runs, so that `--help` answers at once
 
 # ruff: noqa: PLC0415, D301 - imports inside commands: see above; a real backspace is click's mark for text that is not to be wrapped
 
-import contextlib
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gateway import __version__
+from gateway.commands.audit import audit
+from gateway.commands.dead_letters import dead_letters
+from gateway.commands.records import records
+from gateway.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
 
 if TYPE_CHECKING:
     from gateway.config import Config
 
-FAILURE = 1
-UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h
-BAD_CONFIG = 78  # EX_CONFIG of sysexits.h
-
 _NOT_SERVED = frozenset({"08", "28", "3D", "53", "57"})
 """Classes of SQLSTATE that say that the server takes no work from us: connection, login, database, resources, shutdown."""
-
-_PATH = click.Path(dir_okay=False, path_type=Path)
-
-
-def _config_option(*, required: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(
-        "--config", metavar="FILE", type=_PATH, required=required, envvar="GATEWAY_CONFIG", show_envvar=True, help="The configuration file."
-    )
 
 
 class _Group(click.Group):
@@ -46,7 +36,7 @@ class _Group(click.Group):
         except BrokenPipeError:
             raise
         except OSError as error:
-            _fail(f"{error.filename or 'output'}: {error.strerror or error}", FAILURE)
+            fail(f"{error.filename or 'output'}: {error.strerror or error}", FAILURE)
         return result
 
 
@@ -67,13 +57,18 @@ def main() -> None:
       idempotency-gateway migrate --config gateway.yaml
       idempotency-gateway serve --config gateway.yaml
 
+    When nobody knows whether an operation ran:
+
+    \b
+      idempotency-gateway dead-letters list --config gateway.yaml
+
     Exit codes: 0 done, 1 failed, 2 wrong usage, 69 a service is unavailable, 78 the configuration is wrong.
     """
 
 
 @main.command()
 @click.option("--upstream", metavar="URL", help="Your API. Without it a sample payments API is started.")
-@_config_option(required=False)
+@config_option(required=False)
 @click.option(
     "--data",
     metavar="DIR",
@@ -91,14 +86,14 @@ def dev(upstream: str | None, config: Path | None, data: Path | None, port: int,
       idempotency-gateway dev
       idempotency-gateway dev --upstream http://127.0.0.1:3000 --data ./gateway-data
     """
-    with _reported():
+    with reported():
         from gateway.dev import run
 
         sys.exit(run(upstream=upstream, config=config, data=data, port=port, admin_port=admin_port))
 
 
 @main.command()
-@_config_option()
+@config_option()
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes. Default: `workers` of the configuration.")
 @click.option("--accept-scope-change", is_flag=True, help="Start although a scope's meaning changed while it holds live records.")
 def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:  # noqa: FBT001 - click passes options by name
@@ -110,8 +105,8 @@ def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:
 
     SIGTERM drains: readiness fails at once, running requests finish, then the process ends.
     """
-    with _reported():
-        configured = _load(config).workers
+    with reported():
+        configured = load_config(config).workers
         count = workers or configured
         if count > 1:
             from gateway.supervisor import supervise
@@ -123,7 +118,7 @@ def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:
 
 
 @main.command()
-@_config_option()
+@config_option()
 @click.option("--connect", is_flag=True, help="Also ask Postgres and Redis whether they are there and safe.")
 def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes options by name
     """Validate a configuration and print its routes, resolved, and what it changes of the settings around them.
@@ -134,10 +129,10 @@ def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes o
 
     Mistakes are printed as file:line:column: path: message, all at once, and exit with 78. Warnings do not change the exit code.
     """
-    with _reported():
+    with reported():
         from gateway.config import route_table, settings_table
 
-        loaded = _load(config)
+        loaded = load_config(config)
         click.echo(route_table(loaded.routes))
         if settings := settings_table(loaded):
             click.echo(f"\n{settings}")
@@ -156,11 +151,11 @@ def _connect(config: "Config") -> None:
 
     problems = asyncio.run(check_connect(config))
     if problems:
-        _fail("\n".join(problems), UNAVAILABLE)
+        fail("\n".join(problems), UNAVAILABLE)
 
 
 @main.command()
-@_config_option(required=False)
+@config_option(required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the SQL of all migrations and change nothing.")
 def migrate(config: Path | None, only_print: bool) -> None:  # noqa: FBT001 - click passes options by name
     """Bring the database's schema up to date. Safe to run from several places at once.
@@ -171,7 +166,7 @@ def migrate(config: Path | None, only_print: bool) -> None:  # noqa: FBT001 - cl
 
     The names of the migrations that were applied are printed; none, if there was nothing to do.
     """
-    with _reported():
+    with reported():
         from gateway.store.migrate import script
 
         if only_print:
@@ -179,7 +174,7 @@ def migrate(config: Path | None, only_print: bool) -> None:  # noqa: FBT001 - cl
             return
         if config is None:
             raise click.UsageError("Missing option '--config' (or --print).")
-        applied = _migrate(_load(config).postgres.dsn)
+        applied = _migrate(load_config(config).postgres.dsn)
         for name in applied:
             click.echo(name)
         click.echo("OK" if applied else "OK: nothing to do", err=True)
@@ -196,13 +191,13 @@ def _migrate(dsn: str) -> list[str]:
     try:
         return asyncio.run(apply(dsn))
     except MigrationError as error:
-        _fail(f"migrate: {error}", FAILURE)
+        fail(f"migrate: {error}", FAILURE)
     except asyncpg.PostgresError as error:
-        _fail(f"Postgres: {error}", UNAVAILABLE if (error.sqlstate or "")[:2] in _NOT_SERVED else FAILURE)
+        fail(f"Postgres: {error}", UNAVAILABLE if (error.sqlstate or "")[:2] in _NOT_SERVED else FAILURE)
     except asyncpg.InterfaceError as error:
-        _fail(f"Postgres: {error}", BAD_CONFIG)
+        fail(f"Postgres: {error}", BAD_CONFIG)
     except OSError as error:
-        _fail(f"Postgres cannot be reached: {error.strerror or error or 'timed out'}", UNAVAILABLE)
+        fail(f"Postgres cannot be reached: {error.strerror or error or 'timed out'}", UNAVAILABLE)
 
 
 @main.command()
@@ -252,7 +247,7 @@ def _close(word: str, known: Sequence[str]) -> str:
 
 
 @main.command()
-@_config_option()
+@config_option()
 @click.option("--metrics", metavar="URL", help="Where to read the metrics. Default: the configuration's admin listener, over plain HTTP.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 def observed(config: Path, metrics: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
@@ -266,10 +261,12 @@ def observed(config: Path, metrics: str | None, as_json: bool) -> None:  # noqa:
     """
     from gateway import trial
 
+    with reported():
+        listener = load_config(config).admin.listen
     try:
-        rows = trial.rows(trial.observed(trial.fetch(metrics, _load(config).admin.listen)))
+        rows = trial.rows(trial.observed(trial.fetch(metrics, listener)))
     except (OSError, ValueError) as error:
-        _fail(f"the metrics cannot be read: {error}", UNAVAILABLE)
+        fail(f"the metrics cannot be read: {error}", UNAVAILABLE)
     if as_json:
         import orjson
 
@@ -279,8 +276,8 @@ def observed(config: Path, metrics: str | None, as_json: bool) -> None:  # noqa:
 
 
 @main.command()
-@_config_option()
-@click.option("--document", metavar="FILE", type=_PATH, help="Your API's OpenAPI description (YAML or JSON), to find its operations in.")
+@config_option()
+@click.option("--document", metavar="FILE", type=PATH, help="Your API's OpenAPI description (YAML or JSON), to find its operations in.")
 @click.option(
     "--base-path", metavar="PATH", default="", help="The path of the description's server URL, which the route map has and it has not."
 )
@@ -295,43 +292,24 @@ def openapi(config: Path, document: Path | None, base_path: str) -> None:
 
     from gateway.core.openapi import overlay
 
-    loaded = _load(config)
+    with reported():
+        loaded = load_config(config)
     try:
         described = None if document is None else yaml.safe_load(document.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        _fail(f"{document}: {error}", FAILURE)
+        fail(f"{document}: {error}", FAILURE)
     if described is not None and not isinstance(described, dict):
-        _fail(f"{document}: not an OpenAPI description", FAILURE)
+        fail(f"{document}: not an OpenAPI description", FAILURE)
     made = overlay(loaded.routes, loaded.problem_base, base_path=base_path, document=described)
     click.echo(orjson.dumps(made, option=orjson.OPT_INDENT_2))
+
+
+main.add_command(records)
+main.add_command(dead_letters)
+main.add_command(audit)
 
 
 @main.command()
 def version() -> None:
     """Print the version."""
     click.echo(f"idempotency-gateway {__version__}")
-
-
-def _load(path: Path) -> "Config":
-    from gateway.config import load
-
-    return load(path, os.environ)
-
-
-@contextlib.contextmanager
-def _reported() -> Iterator[None]:
-    """What a user or an operator can put right becomes a message and an exit code; everything else is a bug and keeps its traceback."""
-    from gateway.config import ConfigErrors
-    from gateway.ports import StoreUnavailable
-
-    try:
-        yield
-    except ConfigErrors as errors:
-        _fail(str(errors), BAD_CONFIG)
-    except StoreUnavailable as error:
-        _fail(str(error), UNAVAILABLE)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    click.echo(message, err=True)
-    raise SystemExit(code)

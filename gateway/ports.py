@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from gateway.core.decision import Label
 from gateway.core.model import Headers, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.policy import Expired, OnExpired, Policy
 
 
 class StoreUnavailable(Exception):
@@ -62,6 +63,15 @@ class Retention:
     seconds: float
     gone_for: float | None = None
     keep_for: float | None = None
+
+    @classmethod
+    def of(cls, policy: Policy, seconds: float | None = None) -> "Retention":
+        """What a route says; `seconds` overrides its own retention."""
+        return cls(
+            policy.retention if seconds is None else seconds,
+            policy.tombstone if policy.on_expired is OnExpired.GONE else None,
+            policy.keep_for if policy.expired is Expired.KEEP else None,
+        )
 
 
 OBSERVED_DOUBT_KEPT = 86400.0
@@ -118,6 +128,9 @@ class Store(Protocol):
         Fenced by `found.record_id` and `found.version`, and by the state itself: succeeds only while the record is still exactly as
         found (and `failed_retryable` unexpired, or still expired). A retry keeps the record's own fingerprint; a new life takes the
         intent's. The record is observed from then on if `intent.observed`, else not. None: somebody was faster, reserve again.
+
+        With `intent.reexecute` also one that was found `unknown`, is no dead letter, and whose `doubtful_until` has passed
+        (attempt + 1, the record's own fingerprint; the lease is a `reexecution`).
         """
         ...
 
@@ -167,6 +180,15 @@ class Store(Protocol):
         ...
 
 
+class RouteDoubt(NamedTuple):
+    """A route's records in doubt: how many, how many of them dead letters, and the age of the oldest in seconds."""
+
+    route_id: str
+    unknown: int
+    dead_letters: int
+    oldest_age: float
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Figures for the gauges. `completed` may be an estimate; ages are seconds.
@@ -180,6 +202,7 @@ class Counts:
     unknown: int
     dead_letters: int
     unknown_oldest_age: float
+    by_route: Sequence[RouteDoubt] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,6 +556,18 @@ class Observer(StoreObserver, Protocol):
         ...
 
     def swept(self, swept: Sequence[Swept]) -> None: ...
+
+    def reconciled(self, route: str, result: str) -> None:
+        """A step of finding out; `result` is scheduled, resolved, failed or dead_lettered."""
+        ...
+
+    def webhook_event(self, route: str, result: str) -> None:
+        """A webhook request was answered; `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`."""
+        ...
+
+    def conflicting_execution(self, route: str, request_id: str) -> None:
+        """There is evidence that an operation ran twice."""
+        ...
 
     def reaped(self, count: int) -> None: ...
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.config import Listener, UnixListener
 from gateway.core.decision import Label
 
-EXECUTED = frozenset({Label.EXECUTE, Label.EXECUTE_RETRY})
+EXECUTED = frozenset({Label.EXECUTE, Label.EXECUTE_RETRY, Label.REEXECUTE})
 PREVENTED: Mapping[str, frozenset[Label]] = {
     "duplicates": frozenset({Label.REPLAY, Label.REPLAY_WITHOUT_BODY}),
     "races": frozenset({Label.IN_PROGRESS}),

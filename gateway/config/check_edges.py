@@ -4,13 +4,14 @@ import ssl
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gateway.config.certificates import FileError, load_authorities, load_pair
 from gateway.config.edge_fields import MemoryFields, TlsServerFields
 from gateway.config.fields import AdminFields, ConfigFields
 from gateway.config.kinds import Reader
 from gateway.config.mistakes import Place
-from gateway.config.model import Listener, UnixListener
+from gateway.config.model import UnixListener
 from gateway.config.policy_fields import IdempotencyFields, LimitFields
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.shapes import Field, Section
@@ -24,6 +25,7 @@ def check_edges(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) 
     admin = root.sub(ConfigFields.ADMIN)
     _check_socket(reader, root, ConfigFields.LISTEN)
     _check_socket(reader, admin, AdminFields.LISTEN)
+    _check_socket(reader, root, ConfigFields.WEBHOOK_LISTEN)
     if root.given(ConfigFields.TLS):
         _check_tls(reader, root.sub(ConfigFields.TLS))
     if admin.given(AdminFields.TLS):
@@ -54,7 +56,7 @@ def try_files(reader: Reader, load: Callable[[], None], places: dict[str, Place]
         reader.report(places[error.path], str(error))
 
 
-def _check_socket(reader: Reader, section: Section, field: Field[Listener]) -> None:
+def _check_socket(reader: Reader, section: Section, field: Field[Any]) -> None:
     listen = section.get(field)
     if section.sound(field) and isinstance(listen, UnixListener):
         folder = Path(listen.path).parent

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from gateway.config.check_edges import check_edges
 from gateway.config.check_policy import check_policy, identity
+from gateway.config.check_reconcile import check_reconcile
 from gateway.config.check_upstreams import check_upstreams
+from gateway.config.check_webhook import check_webhooks
 from gateway.config.fields import AdminFields, ConfigFields, DrainFields, RouteFields
 from gateway.config.kinds import Reader, did_you_mean
 from gateway.config.model import UpstreamConfig
@@ -31,6 +33,8 @@ def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig]
     for one in routes:
         if one.idempotency is not None and one.route.policy is not None:
             check_policy(reader, root, one.idempotency, one.route.policy)
+    check_reconcile(reader, root, routes)
+    check_webhooks(reader, root, routes)
 
 
 def _check_admin(reader: Reader, root: Section) -> None:

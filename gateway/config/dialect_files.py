@@ -105,6 +105,9 @@ _A_ROUTES_OWN = {
                 IdempotencyFields.HINTS,
                 IdempotencyFields.TRUST_RETENTION,
                 IdempotencyFields.ON_STORE_OUTAGE,
+                IdempotencyFields.ON_UNKNOWN,
+                IdempotencyFields.RECONCILE,
+                IdempotencyFields.WEBHOOK,
             )
         ],
         "whom to trust, and whether to guard at all, is a route's own word; say it there or in `defaults`",

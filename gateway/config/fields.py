@@ -4,10 +4,11 @@ The fields of a listener, of its clients, of upstreams and of a route's policy a
 this is where they come together.
 """
 
-from gateway.config import texts
+from gateway.config import reconcile_texts, texts
 from gateway.config.edge_fields import TLS_SERVER, ClientFields, MemoryFields
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.model import Listener, Network, TcpListener
+from gateway.config.named import files_of
 from gateway.config.policy_fields import IDEMPOTENCY
 from gateway.config.shapes import Field, ListOf, MapOf, Section, Struct
 from gateway.config.upstream_fields import UpstreamFields
@@ -37,6 +38,7 @@ class RouteFields:
     IDEMPOTENCY: Field[Section] = Field("idempotency", IDEMPOTENCY, "How the route is guarded. Without it requests pass straight through.")
 
 
+_ENCRYPTION_KEY = Text("text of 32 characters or more", reconcile_texts.encryption_key, secret=True)
 _ADDRESS: Text[Listener] = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", texts.listener)
 
 
@@ -91,6 +93,11 @@ class ConfigFields:
     )
     LISTEN = Field("listen", _ADDRESS, "Where requests are taken.", TcpListener("0.0.0.0", 8080))  # noqa: S104 - a proxy serves every interface
     TLS: Field[Section] = Field("tls", TLS_SERVER, "Serve HTTPS. Without it: plain HTTP.")
+    WEBHOOK_LISTEN = Field(
+        "webhook_listen",
+        Text("an address such as 127.0.0.1:8081 or unix:/run/webhooks.sock", texts.optional_listener),
+        "Where webhooks are taken, in plain HTTP. Empty: on `listen`.",
+    )
     ADMIN: Field[Section] = Field("admin", Struct.of(AdminFields), "The second listener: health, metrics, admin API.")
     WORKERS = Field("workers", Whole(1, 256), "Processes.", 1)
     TRUSTED_PROXIES: Field[tuple[Network, ...]] = Field(
@@ -112,6 +119,18 @@ class ConfigFields:
         Text("text of 16 characters or more", texts.digest_secret, secret=True),
         "The secret under which credentials and fingerprints are digested. Must never change while records live.",
         twin=True,
+    )
+    ENCRYPTION_KEY = Field(
+        "encryption_key", _ENCRYPTION_KEY, "The secret under which stored requests are encrypted (`probe: resend`).", twin=True
+    )
+    FORMER_ENCRYPTION_KEYS = Field(
+        "former_encryption_keys",
+        ListOf(_ENCRYPTION_KEY, unique=False),
+        "Earlier ones, for what was encrypted under them: until its records are resolved.",
+        (),
+    )
+    FORMER_ENCRYPTION_KEY_FILES = Field(
+        "former_encryption_key_files", files_of(_ENCRYPTION_KEY), "Earlier ones, each in a file of its own."
     )
     PROBLEM_BASE = Field(
         "problem_base",

@@ -176,7 +176,8 @@ class Config:
     """One valid configuration file. `redis` None means Postgres alone; `warnings` are findings that do not stop anything.
 
     `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`. `name` is this
-    gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain HTTP.
+    gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain HTTP. `webhook_listen` None: webhooks
+    are taken on the proxy listener. Of `encryption_keys` the first seals, and each of them opens.
     """
 
     name: str
@@ -197,4 +198,6 @@ class Config:
     drain: DrainSettings
     upstreams: Mapping[str, UpstreamConfig]
     routes: tuple[Route, ...]
+    webhook_listen: Listener | None = None
+    encryption_keys: tuple[bytes, ...] = field(default=(), repr=False, metadata={"secret": True})
     warnings: tuple[Mistake, ...] = ()

@@ -5,7 +5,9 @@ from gateway.config.dialect_kind import DialectKind
 from gateway.config.key_fields import HEADER, KEY, PLACE
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.principal import PrincipalKind
+from gateway.config.reconcile_fields import RECONCILE
 from gateway.config.shapes import Field, ListOf, Section, Struct
+from gateway.config.webhook_fields import WEBHOOK
 from gateway.core.policy import (
     BodyMode,
     Combine,
@@ -18,6 +20,7 @@ from gateway.core.policy import (
     Mode,
     OnExpired,
     OnStoreOutage,
+    OnUnknown,
     Policy,
 )
 
@@ -151,10 +154,13 @@ class IdempotencyFields:
     )
     ON_UNKNOWN = Field(
         "on_unknown",
-        Choice({"reconcile": "reconcile"}, later=frozenset({"reexecute"})),
-        "What becomes of an attempt whose outcome is unknown.",
-        "reconcile",
+        Choice({choice.value: choice for choice in OnUnknown}),
+        "What becomes of an attempt whose outcome is unknown: it is found out; or, later, a retry runs it again (the upstream "
+        "deduplicates by key).",
+        _POLICY.on_unknown,
     )
+    RECONCILE: Field[Section] = Field("reconcile", RECONCILE, "How an unknown outcome is found out.")
+    WEBHOOK: Field[Section] = Field("webhook", WEBHOOK, "Where the provider tells what became of operations.")
     ON_STORE_OUTAGE = Field(
         "on_store_outage",
         Choice({choice.value: choice for choice in OnStoreOutage}),

@@ -5,6 +5,7 @@ from typing import Any, assert_never
 
 from gateway.config.key_fields import KeyFields
 from gateway.config.policy_fields import FingerprintFields, IdempotencyFields, LimitFields
+from gateway.config.reconcile_table import reconcile_lines, webhook_lines
 from gateway.config.shapes import Field, Struct
 from gateway.core.policy import (
     BasicPrincipal,
@@ -28,7 +29,7 @@ from gateway.core.policy import (
 _N = IdempotencyFields
 _PLAIN = (
     _N.ON_EXPIRED, _N.TOMBSTONE, _N.EXPIRED, _N.KEEP_FOR, _N.RELEASE_ON, _N.DOUBT_ON, _N.TRUST_RETENTION, _N.SETTLE_TIMEOUT, _N.STREAM,
-    _N.FORWARD_KEY, _N.STATUS_FIELDS, _N.EXPOSE_HEADERS, _N.DUPLICATES, _N.MARK_DUPLICATES,
+    _N.FORWARD_KEY, _N.ON_UNKNOWN, _N.STATUS_FIELDS, _N.EXPOSE_HEADERS, _N.DUPLICATES, _N.MARK_DUPLICATES,
 )  # fmt: skip
 """What is in no column. A field's name is the policy's too."""
 
@@ -70,6 +71,9 @@ def policy_lines(policy: Policy) -> Iterator[tuple[str, str]]:
         yield _N.HINTS.name, _hint(hint)
     if policy.forward_key_in is not None:
         yield _N.FORWARD_KEY_IN.name, place_words(policy.forward_key_in)
+    yield from reconcile_lines(policy.reconcile)
+    if policy.webhook is not None:
+        yield from webhook_lines(policy.webhook)
 
 
 def shown(field: Field[Any], value: object) -> str:

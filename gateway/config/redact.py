@@ -9,9 +9,13 @@ from typing import Any
 from gateway.config.mistakes import Mistake
 from gateway.config.model import Config, Network, TcpListener, UnixListener
 from gateway.core.policy import JwksUrl, JwtSecret
+from gateway.core.reconcile.policy import PlainSignature, Probe, RequestTemplate, StandardSignature, StripeSignature
 
 HIDDEN = "***"
-_SECRETS = frozenset({(JwtSecret, "secret"), (JwksUrl, "url")})
+_SECRETS = frozenset(
+    {(JwtSecret, "secret"), (JwksUrl, "url"), (RequestTemplate, "headers")}
+    | {(signature, "secrets") for signature in (StripeSignature, StandardSignature, PlainSignature)}
+)
 """Fields of the core, which marks none itself."""
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?:(?P<user>[^@/?#]*)@)?(?P<host>[^@/?#]*)(?P<path>[^@?#]*)(?:[?#][^@]*)?")
 
@@ -21,7 +25,7 @@ def redact(config: Config) -> dict[str, object]:
 
     A secret is `***`; of a URL that holds one, scheme, host and path stay if they can be told from the secret without doubt.
     """
-    return {field.name: _field(config, field) for field in dataclasses.fields(config)}
+    return _members(config)
 
 
 def _field(owner: object, field: "dataclasses.Field[Any]") -> object:
@@ -31,7 +35,18 @@ def _field(owner: object, field: "dataclasses.Field[Any]") -> object:
     return _plain(value)
 
 
-def _hide(value: str | bytes) -> str:
+def _members(owner: Any) -> dict[str, object]:
+    return {field.name: _field(owner, field) for field in dataclasses.fields(owner)}
+
+
+def _hide(value: object) -> object:
+    """Of several secrets each, and of named ones (header fields) not the names."""
+    if isinstance(value, tuple):
+        return [[item[0], HIDDEN] if isinstance(item, tuple) else HIDDEN for item in value]
+    return _hide_one(value)
+
+
+def _hide_one(value: object) -> str:
     """User, password, query and fragment may all hold a credential. A password may hold a bare `/`, `?`, `#` or `@`: then all is hidden."""
     found = _URL.fullmatch(value) if isinstance(value, str) else None
     if found is None:
@@ -55,7 +70,8 @@ def _plain(value: object) -> object:
         case Mapping():
             return {str(key): _plain(item) for key, item in value.items()}
         case _ if dataclasses.is_dataclass(value):
-            return {field.name: _field(value, field) for field in dataclasses.fields(value)}
+            kind = {"kind": type(value).__name__.lower()} if isinstance(value, Probe) else {}
+            return {**kind, **_members(value)}
         case _:
             assert isinstance(value, Network)
             return str(value)

@@ -105,7 +105,15 @@ def resolve_config(
         upstreams=upstreams,
         routes=routes,
         warnings=warnings,
+        webhook_listen=root.get(ConfigFields.WEBHOOK_LISTEN),
+        encryption_keys=_encryption_keys(root),
     )
+
+
+def _encryption_keys(root: Section) -> tuple[bytes, ...]:
+    former = root.get(ConfigFields.FORMER_ENCRYPTION_KEYS), root.get(ConfigFields.FORMER_ENCRYPTION_KEY_FILES)
+    keys = (root.get(ConfigFields.ENCRYPTION_KEY), *former[0], *(former[1] or ()))
+    return tuple(dict.fromkeys(key for key in keys if key))
 
 
 def _redis(section: Section) -> RedisSettings | None:

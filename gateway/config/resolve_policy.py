@@ -3,6 +3,7 @@
 from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields, LimitFields
 from gateway.config.resolve_principal import resolve_sources
+from gateway.config.resolve_reconcile import resolve_reconcile, resolve_webhook
 from gateway.config.shapes import Section
 from gateway.core.policy import (
     BodyKey,
@@ -55,6 +56,9 @@ def resolve_policy(section: Section, dialect: Dialect, route_id: str, max_execut
         mark_duplicates=section.get(names.MARK_DUPLICATES),
         max_execution=max_execution,
         combine=section.get(names.PRINCIPAL_COMBINE),
+        on_unknown=section.get(names.ON_UNKNOWN),
+        reconcile=resolve_reconcile(section.sub(names.RECONCILE)),
+        webhook=resolve_webhook(section.sub(names.WEBHOOK)) if section.given(names.WEBHOOK) else None,
     )
 
 

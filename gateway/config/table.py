@@ -42,7 +42,8 @@ def dialect_table() -> str:
 
 
 def _edges(config: Config) -> Iterator[tuple[str, str]]:
-    yield from _changed("", config, ConfigFields.NAME, ConfigFields.TRUSTED_PROXIES, ConfigFields.FORWARDED, ConfigFields.PROXY_STATUS)
+    names = ConfigFields
+    yield from _changed("", config, names.NAME, names.WEBHOOK_LISTEN, names.TRUSTED_PROXIES, names.FORWARDED, names.PROXY_STATUS)
     for path, tls in (("tls", config.tls), ("admin.tls", config.admin.tls)):
         if tls is not None:
             yield from _given(path, tls, TlsServerFields)

@@ -104,6 +104,10 @@ def listener(text: str) -> Listener:
     return TcpListener(_listen_host(host, port), int(port))
 
 
+def optional_listener(text: str) -> Listener | None:
+    return listener(text) if text else None
+
+
 def _socket_path(text: str, example: str) -> str:
     """`unix:/path`, and `unix:///path` as URLs have it: between the second and the third slash would be a host, and there is none."""
     path = text.removeprefix("unix:")

@@ -10,6 +10,7 @@ from gateway.config.kinds import did_you_mean
 from gateway.config.mistakes import Place
 from gateway.config.model import Listener, UnixListener
 from gateway.config.policy_warnings import warn_of_policies
+from gateway.config.reconcile_warnings import warn_of_reconciliation
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.resolve_edges import targets_of
 from gateway.config.shapes import Section
@@ -29,6 +30,7 @@ def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple
     for one in routes:
         found += _warn_of_methods(one)
     found += warn_of_policies(routes)
+    found += warn_of_reconciliation(routes, root)
     return tuple(dict.fromkeys(found))
 
 

@@ -12,6 +12,7 @@ statement in a store:
         └── lease lapsed ───► unknown              its owner is gone or was cut off: doubtful by definition
     unknown          ── its owner's late answer, or a verdict "executed" ──► completed
                      ── its owner's late "nothing was sent", or a verdict "not executed" ──► failed_retryable
+                     ── claim, where the upstream deduplicates by key and has surely finished ──► in_progress (a re-execution)
     failed_retryable ── claim (new owner, attempt + 1) ──► in_progress
                      ── its last owner's late answer, while nobody has claimed it ──► completed
     completed, failed_retryable ── expired ──► replaced by a new record at the next reserve, or reaped
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.model import Fingerprint, Record, Status, StoredResponse
-from gateway.core.policy import HintedOutcome, OnExpired, Policy
+from gateway.core.policy import HintedOutcome, OnExpired, OnUnknown, Policy
 
 _CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
 
@@ -43,6 +44,7 @@ class Label(enum.StrEnum):
 
     EXECUTE = "execute"
     EXECUTE_RETRY = "execute_retry"
+    REEXECUTE = "reexecute"
     REPLAY = "replay"
     REPLAY_WITHOUT_BODY = "replay_without_body"
     IN_PROGRESS = "in_progress"
@@ -64,7 +66,9 @@ class Label(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Take the record over atomically, then execute: a `failed_retryable` one (attempt + 1) or an expired one (a new life)."""
+    """Take the record over atomically, then execute: a `failed_retryable` one (attempt + 1), an expired one (a new life), or one in doubt
+    whose route re-executes.
+    """
 
     found: Record
 
@@ -153,6 +157,8 @@ def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
         case Status.IN_PROGRESS:
             return InProgress(found) if found.lease_live else Lapse(found)
         case Status.UNKNOWN:
+            if policy.on_unknown is OnUnknown.REEXECUTE and found.doubt_over and not found.dead_lettered:
+                return Claim(found)
             return Unknown(found, None if found.dead_lettered else retry_after(found.reconcile_in))
         case Status.FAILED_RETRYABLE:
             return Claim(found)
@@ -223,8 +229,24 @@ class Doubt:
 Settlement: TypeAlias = Complete | Release | Doubt
 
 
-def settle(outcome: Outcome, policy: Policy) -> Settlement:
+STILL_AT_IT = frozenset({409, 425, 429})
+"""What an upstream that deduplicates by key answers while the first attempt runs, or before it has looked: no answer of the operation."""
+
+
+def settle(outcome: Outcome, policy: Policy, *, reexecution: bool = False) -> Settlement:
     """What an upstream's outcome means. Doubt never becomes a release: that is where other systems run an operation twice.
+
+    `reexecution`: an attempt before this one ended in doubt. That this one did not execute then proves nothing: every release is a doubt,
+    and so are the upstream's own 409, 425 and 429.
+    """
+    if reexecution and isinstance(outcome, Responded) and outcome.status in STILL_AT_IT:
+        return Doubt(f"status_{outcome.status}")
+    settlement = _settle(outcome, policy)
+    return Doubt(settlement.reason) if reexecution and isinstance(settlement, Release) else settlement
+
+
+def _settle(outcome: Outcome, policy: Policy) -> Settlement:
+    """What a first attempt's outcome means.
 
     `release_on` is the operator's assertion that the upstream answers with these statuses before it executes anything;
     `doubt_on` lists statuses that an intermediary behind us may have made up after the upstream had executed (RFC 9110 section 15.6).

@@ -94,17 +94,15 @@ class Hop(NamedTuple):  # made for every request, and a frozen dataclass of this
     version: bytes = b"1.1"
 
 
-def to_upstream(
-    headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, drop: frozenset[bytes] = _NOTHING, *, hops: int | None = None
-) -> Headers:
+def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, *, hops: int | None = None) -> Headers:
     """A client's fields as the upstream sees them: end-to-end ones as received, plus Host, Via, the forwarded family and the request id.
 
-    Fields in `keep` cannot be nominated away, fields in `drop` are left out. From a peer that is no trusted proxy the
+    Fields in `keep` cannot be nominated away. From a peer that is no trusted proxy the
     forwarded family is removed, so that no client can speak for another address (RFC 7239 section 8.1). What a trusted proxy says goes on
     as it stands, except that the lines to which `hop.forwarding` has this hop append become one, in order (without lines of `Forwarded`
     in which a quoted string is not closed). `hops` is what `hops_left` found, at least 1: `Max-Forwards` goes on with one less.
     """
-    handled = _HANDLED | drop if drop else _HANDLED
+    handled = _HANDLED
     if hops is not None:
         handled |= {b"max-forwards"}
     connection: list[bytes] = []
@@ -121,7 +119,7 @@ def to_upstream(
             via += [field[1]] if field[1] else []
         elif name == b"max-forwards" and hops is not None:
             fields.append((field[0], b"%d" % max(0, hops - 1)))
-        elif name not in drop and _of_the_client(name) and _stands(name, field[1], hop, keep, said):
+        elif _of_the_client(name) and _stands(name, field[1], hop, keep, said):
             fields.append(field)
     if connection and (gone := _names(connection) - keep - ALWAYS_KEPT):
         gone = frozenset([name for name in gone if name not in handled and not _of_the_client(name)])

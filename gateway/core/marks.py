@@ -40,7 +40,7 @@ def mark(label: Label) -> Mark | None:
     `bypass` on a guarded route is a request without a key, where none is required: nothing protects it.
     """
     match label:
-        case Label.EXECUTE | Label.EXECUTE_RETRY:
+        case Label.EXECUTE | Label.EXECUTE_RETRY | Label.REEXECUTE:
             return Mark.NEW
         case Label.REPLAY | Label.REPLAY_WITHOUT_BODY:
             return Mark.REPLAYED

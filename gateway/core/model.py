@@ -6,6 +6,7 @@ a *record* is the row for (scope, key); a *lease* is the executor's time-limited
 
 import enum
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -73,7 +74,8 @@ class Record:
 
     `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such instant.
     `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is the same instant on
-    the store's clock, in microseconds since the epoch.
+    the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its `doubtful_until` has passed: the upstream has
+    surely finished.
     """
 
     key: RecordKey
@@ -92,6 +94,7 @@ class Record:
     expires_at_us: int | None = None
     last_error_code: str | None = None
     response: StoredResponse | None = None
+    doubt_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,9 @@ class Lease:
     `owner` is 16 fresh random bytes for each reserve statement and is never sent twice. `started` is the reading of
     the holder's CLOCK_BOOTTIME just before the acknowledged statement was sent, so `started + duration - margin` is an
     instant up to which the holder may trust the lease whatever the database's clock says (design, "Fence before sending").
+
+    `reexecution`: the attempt before it ended in doubt (`on_unknown: reexecute`), so that nothing about this one proves that the operation
+    did not run.
     """
 
     key: RecordKey
@@ -123,6 +129,7 @@ class Lease:
     attempt: int
     started: float
     duration: float
+    reexecution: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,11 @@ class Intent:
     `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a tombstone of this key is reported
     instead of a new record made. `observed`: the route's mode is `observe`, the attempt is not guarded, and its record stands in nobody's
     way unless it completes.
+
+    `captured`: values of the request by name, kept for probes and webhooks; `correlation` the one by which the route's webhook finds the
+    record;
+    `sealed` the request itself, encrypted, for a probe that resends it. `reexecute`: a claim may also take an `unknown` record that is no
+    dead letter and whose `reconcile_after` has passed.
     """
 
     key: RecordKey
@@ -149,3 +161,7 @@ class Intent:
     reconcilable: bool = False
     gone_for: float | None = None
     observed: bool = False
+    captured: Mapping[str, str] | None = None
+    correlation: str | None = None
+    sealed: bytes | None = None
+    reexecute: bool = False

@@ -47,7 +47,7 @@ def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
 
 def _same(one: KeyPlace, other: KeyPlace) -> bool:
     if isinstance(one, HeaderKey) and isinstance(other, HeaderKey):
-        return wire_name(one.name) == wire_name(other.name)
+        return _folded(wire_name(one.name)) == _folded(wire_name(other.name))
     return one == other
 
 
@@ -74,8 +74,7 @@ def take(place: KeyPlace, parts: Parts) -> Parts:
     """The request without what stands in this field or query parameter. A body is left as it is."""
     match place:
         case HeaderKey(name):
-            wanted = wire_name(name)
-            return replace(parts, headers=tuple([field for field in parts.headers if field[0].lower() != wanted]))
+            return replace(parts, headers=not_named(parts.headers, name))
         case QueryKey(name):
             return replace(parts, target=_without_parameter(parts.target, name))
         case BodyKey():
@@ -96,6 +95,12 @@ def in_headers(headers: Headers, name: str, value: bytes) -> Headers:
             there = True
             result.append(mine)
     return tuple(result) if there else (*result, mine)
+
+
+def not_named(headers: Headers, name: str) -> Headers:
+    """The field lines without those of this name, in whatever spelling an upstream may take for it."""
+    wanted = _folded(wire_name(name))
+    return tuple([field for field in headers if _folded(field[0].lower()) != wanted])
 
 
 def _folded(name: bytes) -> bytes:

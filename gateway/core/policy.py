@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
+from gateway.core.reconcile.policy import Manual, Reconcile, Webhook
+
 
 class KeyMode(enum.StrEnum):
     """How strictly a key's spelling is judged; see `gateway.core.key`."""
@@ -37,6 +39,15 @@ class OnExpired(enum.StrEnum):
 
     EXECUTE = "execute"
     GONE = "gone"
+
+
+class OnUnknown(enum.StrEnum):
+    """What becomes of an attempt whose outcome is unknown: it is found out, or the next retry runs it again (the upstream deduplicates by
+    key).
+    """
+
+    RECONCILE = "reconcile"
+    REEXECUTE = "reexecute"
 
 
 class OnStoreOutage(enum.StrEnum):
@@ -310,7 +321,8 @@ class Policy:
     `tombstone` is how long an expired record under `on_expired: gone` is remembered by a digest; `keep_for` how long one under
     `expired: keep` stays in the archive. `hints` are tried in order. `trust_retention`: the upstream's `Idempotency-Retention` field says
     how long its answer is kept. `forward_key_in` None: where the client put it. `duplicates` is the window in which one caller's equal
-    requests under different keys are counted, 0 for never; `mark_duplicates` tells the client.
+    requests under different keys are counted, 0 for never; `mark_duplicates` tells the client. `reconcile` and `webhook` say how an unknown
+    outcome is found out.
     """
 
     scope: str
@@ -343,6 +355,15 @@ class Policy:
     mark_duplicates: bool = False
     max_execution: float = 120.0
     combine: Combine = Combine.ALL
+    on_unknown: OnUnknown = OnUnknown.RECONCILE
+    reconcile: Reconcile = field(default_factory=Reconcile)
+    webhook: Webhook | None = None
+
+    @property
+    def reconcilable(self) -> bool:
+        """Whether an unknown record may end without a person: else it is a dead letter at once."""
+        reexecutes = self.on_unknown is OnUnknown.REEXECUTE
+        return reexecutes or self.webhook is not None or not isinstance(self.reconcile.probe, Manual)
 
 
 @dataclass(frozen=True, slots=True)

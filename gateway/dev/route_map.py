@@ -18,9 +18,23 @@ upstreams:
   sample:
     url: "${GATEWAY_UPSTREAM_URL}"
     timeouts: {connect: 2s, first_byte: 3s, read_idle: 3s, total: 10s}
-    max_execution: 60s
+    max_execution: 5s               # nothing in the tour executes later than that (X-Sample-Execute-After can)
 routes:
-  - {id: create-charge, methods: [POST], path: /v1/charges, upstream: sample, idempotency: {}}
+  - id: create-charge
+    methods: [POST]
+    path: /v1/charges
+    upstream: sample
+    idempotency:
+      reconcile:                    # an outcome in doubt is asked for by key, once the API has surely finished
+        probe: lookup
+        request: {method: GET, path: "/v1/charges?idempotency_key={key}"}
+        rules:
+          - {when: [{pointer: /charges, not_empty: true}], verdict: executed, answer: {status: 201, pointer: /charges/0}}
+          - {when: [{pointer: /outcome/status, exists: true}], verdict: executed, answer: {status: 402, pointer: /outcome/body}}
+          - {when: [{pointer: /executions, equals: 0}], verdict: not_executed}
+        looks: 2
+        apart: 3s
+        first: 2s
   - {id: create-refund, methods: [POST], path: /v1/refunds, upstream: sample, idempotency: {}}
   - {id: rest, path: /**, upstream: sample}
 """

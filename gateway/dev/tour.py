@@ -20,10 +20,13 @@ class Places:
 def sample_tour(places: Places, name: str) -> str:
     """The tour of the sample API. `name` must be new: its keys and its account are then unused."""
 
+    def fields(number: int, *extra: str) -> str:
+        lines = ["Authorization: Bearer alice", "Content-Type: application/json", f"Idempotency-Key: {name}-{number}", *extra]
+        return " ".join(f"-H '{line}'" for line in lines)
+
     def charge(number: int, *extra: str, amount: int = AMOUNT) -> str:
-        fields = ["Authorization: Bearer alice", "Content-Type: application/json", f"Idempotency-Key: {name}-{number}", *extra]
-        headers = " ".join(f"-H '{field}'" for field in fields)
-        return f'curl -i {places.gateway}/v1/charges {headers} -d \'{{"account":"{name}","amount":{amount},"currency":"EUR"}}\''
+        body = f'{{"account":"{name}","amount":{amount},"currency":"EUR"}}'
+        return f"curl -i {places.gateway}/v1/charges {fields(number, *extra)} -d '{body}'"
 
     left = OPENING_BALANCE - AMOUNT
     steps = [
@@ -41,6 +44,17 @@ def sample_tour(places: Places, name: str) -> str:
         (
             f"What was booked: 3 charges, a balance of {left - 2 * AMOUNT}. The one with the unknown outcome had gone through.",
             [f"curl -s {places.gateway}/v1/accounts/{name}"],
+        ),
+        (
+            "Once the API has surely finished, the gateway looked the key up there (`reconcile` in its map): the retry gets the charge.",
+            ["sleep 15; " + charge(3)],
+        ),
+        (
+            "Where nobody can be asked (refunds, here) a person decides: what waits for one, and how it came to that.",
+            [
+                f'curl -i {places.gateway}/v1/refunds {fields(4, "X-Sample-Fail: drop")} -d \'{{"charge":"ch_000001","amount":1}}\'',
+                f"curl -s {places.admin}/admin/v1/dead-letters",
+            ],
         ),
         ("What the gateway counted.", [f"curl -s {places.admin}/metrics | grep -E '^idempotency_(requests|settlements)_total.* [1-9]'"]),
     ]

@@ -19,15 +19,16 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
+from gateway.core.answers import for_client, kept_for
 from gateway.core.decision import RETRY_AFTER_MAX, Complete, Doubt, Label, Release, Settlement, settlement_name
-from gateway.core.headers import first, to_client, to_store
-from gateway.core.hints import RETENTION, hinted
-from gateway.core.hints import retention_of as retention_hinted
-from gateway.core.model import Headers, Lease, Status, StoredResponse
-from gateway.core.policy import HintedOutcome, Mode
+from gateway.core.headers import to_store
+from gateway.core.hints import hinted
+from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
+from gateway.core.packing import INLINE
+from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
-from gateway.engine.keeping import INLINE, LARGE, keep, recall, retention_of
+from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.ports import (
@@ -36,13 +37,16 @@ from gateway.ports import (
     NotSent,
     NotSentReason,
     Observer,
+    Retention,
     Settled,
     Spool,
     StoreUnavailable,
     Transition,
     Upstream,
+    UpstreamRequest,
     UpstreamResponse,
 )
+from gateway.resolving import Detail, Entry
 
 SETTLE_BACKOFF = 0.05
 OBSERVED_PATIENCE = 0.2
@@ -52,6 +56,8 @@ SILENCE = 0.05
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 SETTLE_BACKOFF_MAX = 2.0
+ATTEMPT = b"Idempotency-Attempt"
+"""Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
 
 _UNREACHABLE = {
     NotSentReason.CONNECT_TIMEOUT: 504,
@@ -125,7 +131,7 @@ class Attempt:
         self._upstream = upstream
         self._store_seconds = store_seconds
         self._duplicate = duplicate
-        self._label = Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
+        self._label = _label(lease)
         self._spool: Spool | None = None
         self._relaying = False
         self._held_back = b""
@@ -172,7 +178,7 @@ class Attempt:
         started = self._tools.clock.boottime()
         self._executing = True
         try:
-            response = await self._upstream.send(self._request.to_send(), lambda: self._tools.keeper.trusted(self._lease))
+            response = await self._upstream.send(self._to_send(), lambda: self._tools.keeper.trusted(self._lease))
             try:
                 self._upstream_status = response.status
                 return await self._read(response)
@@ -194,16 +200,24 @@ class Attempt:
             self._upstream_seconds = self._tools.clock.boottime() - started
             self._tools.observer.upstream_answered(self._request.route_id, self._upstream_status, self._upstream_seconds)
 
+    def _to_send(self) -> UpstreamRequest:
+        """The request. An upstream that deduplicates by key is told which attempt this is, by us alone."""
+        request = self._request.to_send()
+        if self._request.policy.on_unknown is not OnUnknown.REEXECUTE:
+            return request
+        headers = tuple([field for field in request.headers if field[0].lower() != ATTEMPT.lower()])
+        if self._lease.reexecution:
+            headers += ((ATTEMPT, b"%d" % self._lease.attempt),)
+        return replace(request, headers=headers)
+
     async def _read(self, response: UpstreamResponse) -> _Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
+        policy = self._request.policy
+        headers = for_client(self._request.method, response.status, response.headers, policy, self._tools.clock.http_date())
         bodiless = self._request.method == "HEAD" or response.status in {204, 304}
-        headers = to_client(response.headers, bodiless=bodiless and response.status != 204)
-        headers = self._without_signals(headers, response)
-        if first(headers, b"date") is None:
-            headers += ((b"Date", self._tools.clock.http_date()),)
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
-        stream = self._request.policy.stream and not bodiless and response.content_length != 0
-        body = None if stream else await response.read(min(INLINE, self._request.policy.limits.response_body))
+        stream = policy.stream and not bodiless and response.content_length != 0
+        body = None if stream else await response.read(min(INLINE, policy.limits.response_body))
         if body is not None:
             return self._response(response, headers, body, len(body), hashlib.sha256(body).digest())
         return await self._spool_body(response, headers)
@@ -212,18 +226,8 @@ class Attempt:
         """With what the upstream says of it itself."""
         policy = self._request.policy
         outcome, _ = hinted(response.status, response.headers, policy.hints)
-        retention = retention_hinted(response.headers, policy.retention) or 0.0 if policy.trust_retention else None
+        retention = kept_for(response.headers, policy)
         return _Response(response.status, response.reason, headers, body, length, digest, outcome, retention)
-
-    def _without_signals(self, headers: Headers, response: UpstreamResponse) -> Headers:
-        """What is between the upstream and us goes no further."""
-        policy = self._request.policy
-        if not policy.hints and not policy.trust_retention:
-            return headers
-        _, removed = hinted(response.status, response.headers, policy.hints)
-        if policy.trust_retention:
-            removed |= {RETENTION}
-        return tuple([field for field in headers if field[0].lower() not in removed])
 
     async def _spool_body(self, response: UpstreamResponse, headers: Headers) -> _Response:
         """Read at the upstream's pace, whatever the client's. A relayed answer leaves as it comes, all but its last piece, which waits
@@ -277,7 +281,7 @@ class Attempt:
     # ---- settle
 
     async def _settle(self, outcome: _Response | _Failure) -> None:
-        settlement = core.settle(_as_core(outcome), self._request.policy)
+        settlement = core.settle(_as_core(outcome), self._request.policy, reexecution=self._lease.reexecution)
         answer = self._first_answer(outcome)
         policy = self._request.policy
         longest = policy.settle_timeout if policy.mode is Mode.ENFORCE else min(policy.settle_timeout, OBSERVED_PATIENCE)
@@ -296,7 +300,7 @@ class Attempt:
             if policy.mode is Mode.OBSERVE:
                 self._let_go(answer, settlement)  # the record is another's; the answer is this client's all the same
             else:
-                await self._answer_stale(outcome)
+                await self._answer_stale(outcome, settlement)
 
     def _tell_relayed(self, settlement: Settlement) -> None:
         """What became of an answer that is under way since before anybody knew; it ends after this."""
@@ -311,7 +315,7 @@ class Attempt:
                 assert isinstance(outcome, _Response), "only a response completes"
                 return await self._complete(outcome)
             case Release(reason):
-                return await self._until_answered(lambda: store.release(lease, reason, retention_of(policy)))
+                return await self._until_answered(lambda: store.release(lease, reason, Retention.of(policy)))
             case Doubt(reason):
                 return await self._until_answered(lambda: store.doubt(lease, reason))
             case _:
@@ -319,7 +323,7 @@ class Attempt:
 
     async def _complete(self, outcome: _Response) -> Transition:
         tools, lease, body = self._tools, self._lease, outcome.body
-        retention = retention_of(self._request.policy, outcome.retention or None)
+        retention = Retention.of(self._request.policy, outcome.retention or None)
         if outcome.retention == 0.0:  # the upstream wants its answer kept nowhere; that the operation ran is kept all the same
             bare = replace(outcome.stored(None), headers=())
             return await self._until_answered(lambda: tools.store.complete(lease, bare, retention))
@@ -355,25 +359,45 @@ class Attempt:
                 await self._tools.clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
                 backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
 
-    async def _answer_stale(self, outcome: _Response | _Failure) -> None:
+    async def _answer_stale(self, outcome: _Response | _Failure, settlement: Settlement) -> None:
         """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
 
         Stored in this very record, that is: under its key another operation may have begun a new life since.
         """
         if self._relaying and self._spool is not None:
             self._spool.cut()
-        if self.reply.done():
-            return
         try:
             found = await self._tools.store.find(self._lease.key)
         except StoreUnavailable:
             found = None
-        kept = None if found is None or found.record_id != self._lease.record_id else found.response
+        if found is not None and found.record_id != self._lease.record_id:
+            found = None
+        if not self.reply.done():
+            await self._answer_found(found, outcome)
+        if found is not None and isinstance(settlement, Complete):
+            await self._tell_conflict(found)
+
+    async def _answer_found(self, found: Record | None, outcome: _Response | _Failure) -> None:
+        kept = None if found is None else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
             body = await recall(self._tools, kept)
             self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us), None)
         else:
             self._answer(self._unknown_answer(outcome), None)
+
+    async def _tell_conflict(self, found: Record) -> None:
+        """The attempt did execute, and a newer one owns the record: it was released by a word that was not true. Kept with the record
+        and alerted; unless the upstream deduplicates by key, and the two are one.
+        """
+        request, lease = self._request, self._lease
+        if found.attempt == lease.attempt or request.policy.on_unknown is OnUnknown.REEXECUTE:
+            return
+        self._tools.observer.conflicting_execution(request.route_id, request.request_id)
+        if self._tools.reconciliation is None:
+            return
+        detail: Detail = {"request_id": request.request_id, "attempt": lease.attempt, "status": self._upstream_status}
+        with contextlib.suppress(StoreUnavailable):
+            await self._tools.reconciliation.note(lease.key, lease.record_id, Entry("attempt", "conflict", detail))
 
     # ---- answer
 
@@ -423,6 +447,12 @@ class Attempt:
             self._duplicate,
         )
         self.reply.set_result(reply)
+
+
+def _label(lease: Lease) -> Label:
+    if lease.reexecution:
+        return Label.REEXECUTE
+    return Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
 
 
 def _as_core(outcome: _Response | _Failure) -> core.Outcome:

@@ -6,6 +6,7 @@ states. Everything that is not pure comes in as an argument, so that the whole e
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -25,16 +26,18 @@ from gateway.core.decision import (
 )
 from gateway.core.duplicates import Duplicates
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, Tombstone
-from gateway.core.policy import InFlight, Mode, OnExpired, OnStoreOutage
+from gateway.core.packing import INLINE
+from gateway.core.policy import InFlight, Mode, OnExpired, OnStoreOutage, OnUnknown
 from gateway.core.problems import Problem
 from gateway.engine.answers import Refused, Replayed, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.fingerprints import Fingerprints
-from gateway.engine.keeping import INLINE, recall, retention_of
+from gateway.engine.keeping import recall
 from gateway.engine.request import GuardedRequest
+from gateway.engine.sealed import seal
 from gateway.engine.tools import Tools
 from gateway.engine.unprotected import forward_unprotected
-from gateway.ports import StoreUnavailable, Swept, Transition, Upstream
+from gateway.ports import Retention, StoreUnavailable, Swept, Transition, Upstream
 
 ROUNDS = 3
 """How often a request looks again after another one was faster. Then somebody else is at it: `request-in-progress`."""
@@ -47,6 +50,7 @@ POLL_FIRST = 0.05
 POLL_LONGEST = 1.0
 RELEASE_BACKOFF = 0.1
 NOT_LANDED = UUID(int=0)
+REPLY_LOST = "reserve_reply_lost"
 
 
 class Engine:
@@ -147,6 +151,8 @@ class Engine:
                 return Label.GONE
             decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
             match decision:
+                case Claim() if found.status is Status.UNKNOWN:
+                    return Label.REEXECUTE
                 case Claim():
                     lease = await self._claim(request, found, self._intent(request, sent))
                     if lease is not None:
@@ -172,6 +178,7 @@ class Engine:
     async def _resolve(self, request: GuardedRequest) -> Lease | Reply:
         """Reserve, and look at what is there until it is an answer or ours to execute. At most ROUNDS rounds."""
         sent = request.meaning = await self._meaning(request)
+        await seal(self._tools, request)
         found = await self._reserve(request, sent)
         try:
             for _ in range(ROUNDS):
@@ -241,8 +248,13 @@ class Engine:
             request.target,
             request.policy.lease,
             request.policy.max_execution,
-            gone_for=request.policy.tombstone if request.policy.on_expired is OnExpired.GONE else None,
-            observed=request.policy.mode is Mode.OBSERVE,
+            request.policy.reconcilable,
+            request.policy.tombstone if request.policy.on_expired is OnExpired.GONE else None,
+            request.policy.mode is Mode.OBSERVE,
+            request.captured,
+            request.correlation,
+            request.sealed,
+            request.policy.on_unknown is OnUnknown.REEXECUTE,
         )
 
     async def _reserve(self, request: GuardedRequest, sent: Fingerprint) -> Lease | Record | Tombstone:
@@ -262,49 +274,57 @@ class Engine:
             raise
 
     async def _claim(self, request: GuardedRequest, found: Record, intent: Intent) -> Lease | None:
-        started = self._tools.clock.boottime()
+        started, again = self._tools.clock.boottime(), found.status is Status.UNKNOWN
         try:
             return await self._tools.store.claim(found, intent)
         except StoreUnavailable as unavailable:
             if not unavailable.may_have_landed:
                 raise
-            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=False)
+            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=False, reexecution=again)
             if lease is None:
                 raise
             return lease
         except asyncio.CancelledError:
-            self._own(self._release_lost(request, intent, started, settled_by_stale=False))
+            self._own(self._release_lost(request, intent, started, settled_by_stale=False, reexecution=again))
             raise
 
-    async def _after_lost_reply(self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool) -> Lease | None:
+    async def _after_lost_reply(
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+    ) -> Lease | None:
         """Our statement may have landed. Either the record is seen to be ours, in progress and live, and we go on; or we answer 503,
         having sent nothing upstream, and release in the background. Never both.
         """
+        release = partial(self._release_lost, request, intent, started, settled_by_stale=settled_by_stale, reexecution=reexecution)
         try:
             found = await self._tools.store.find(intent.key)
         except StoreUnavailable:
             found = None
         except asyncio.CancelledError:
-            self._own(self._release_lost(request, intent, started, settled_by_stale=settled_by_stale))
+            self._own(release())
             raise
         if found is not None and found.owner == intent.owner and found.status is Status.IN_PROGRESS and found.lease_live:
-            return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease)
-        self._own(self._release_lost(request, intent, started, settled_by_stale=settled_by_stale))
+            return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease, reexecution)
+        self._own(release())
         return None
 
-    async def _release_lost(self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool) -> None:
+    async def _release_lost(
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+    ) -> None:
         """Release what may have landed or may land yet, until it is seen or two leases have passed: a blocked insert can land late.
 
         `settled_by_stale`: a record of somebody else's proves that the statement cannot land any more. So it is for an insert, but not
-        for a claim, which may still find the record as it was.
+        for a claim, which may still find the record as it was. A `reexecution` goes back to the doubt that it came from.
         """
-        clock = self._tools.clock
+        clock, store = self._tools.clock, self._tools.store
         lease = Lease(intent.key, NOT_LANDED, intent.owner, 0, started, intent.lease)
         backoff = RELEASE_BACKOFF
         while True:
             answered = True
             try:
-                seen = (await self._tools.store.release(lease, "reserve_reply_lost", retention_of(request.policy))).transition
+                if reexecution:
+                    seen = (await store.doubt(lease, REPLY_LOST)).transition
+                else:
+                    seen = (await store.release(lease, REPLY_LOST, Retention.of(request.policy))).transition
             except StoreUnavailable:
                 seen, answered = Transition.MISSING, False
             if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and settled_by_stale):

@@ -1,6 +1,6 @@
 """A guarded request as the engine takes it: read whole, its key and scope found, its headers ready for the next hop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +24,8 @@ class GuardedRequest:
 
     `forward` makes what the upstream shall see, which only a request that executes needs; a body of None stays as it came. A `body` that
     was spilled comes with its digest, and with that of its `parts` if it is multipart. `held` is closed with the request. `key_digest` is
-    the key as logs show it, `meaning` the request's fingerprint once that is known.
+    the key as logs show it, `meaning` the request's fingerprint once that is known. `captured`, `correlation` and `sealed` are as in
+    `Intent`.
     """
 
     request_id: str
@@ -41,6 +42,9 @@ class GuardedRequest:
     key_digest: str = ""
     parts: bytes | None = None
     meaning: Fingerprint | None = None
+    captured: Mapping[str, str] | None = None
+    correlation: str | None = None
+    sealed: bytes | None = None
     _content: Content | None = None
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.engine.leases import LeaseKeeper
 from gateway.ports import Clock, Memory, Observer, Randomness, Store
+from gateway.resolving import Reconciliation, Sealer
 
 LARGE_AT_ONCE = 2
 """How many large answers are brought into memory for their commit at the same time."""
@@ -17,7 +18,9 @@ Offload = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit."""
+    """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit. `sealer` is there if some
+    route may have to send a request again.
+    """
 
     store: Store
     clock: Clock
@@ -27,3 +30,5 @@ class Tools:
     memory: Memory
     offload: Offload = asyncio.to_thread
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_AT_ONCE))
+    sealer: Sealer | None = None
+    reconciliation: Reconciliation | None = None

@@ -2,10 +2,10 @@
 
 from gateway.core.decision import Label
 from gateway.core.headers import first, to_client
+from gateway.core.packing import INLINE
 from gateway.core.problems import Problem
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.attempt import tell_unreachable
-from gateway.engine.keeping import INLINE
 from gateway.engine.request import GuardedRequest
 from gateway.engine.streams import UpstreamStream
 from gateway.engine.tools import Tools

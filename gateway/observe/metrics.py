@@ -58,6 +58,14 @@ class Families:
         self.stale_writes = self._counter("stale_writes", "Writes that their fence refused.", "operation")
         self.in_flight = self._gauge("in_flight", "Requests that are being served.", "livesum", "route")
         self.zombies = self._counter("zombies", "Leases that lapsed without their owner: a worker died or was cut off.", "route")
+        self.reconcile = self._counter("reconcile", "Steps of finding out what unknown attempts did.", "route", "result")
+        self.webhook_events = self._counter("webhook_events", "Webhook requests, by what became of them.", "route", "result")
+        self.conflicting_executions = self._counter("conflicting_executions", "Operations with evidence of a second execution.", "route")
+        self.route_unknown = self._gauge("route_unknown", "Unknown records of a route.", "livemax", "route")
+        self.route_dead_letters = self._gauge("route_dead_letters", "Dead letters of a route.", "livemax", "route")
+        self.route_oldest_age = self._gauge(
+            "route_unknown_oldest_age_seconds", "Age of the oldest unknown record of a route.", "livemax", "route"
+        )
         self.records = self._gauge("records", "Records in the store; completed may be an estimate.", "livemax", "status")
         self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax")
         self.dead_letters = self._gauge("dead_letters", "Unknown records that wait for a person.", "livemax")

@@ -14,7 +14,7 @@ from gateway.observe.accesslog import AccessLog, access_line
 from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
 from gateway.observe.series import RouteSeries, StoreSeries
-from gateway.ports import Counts, Exchange, StoreUnavailable, Swept
+from gateway.ports import Counts, Exchange, RouteDoubt, StoreUnavailable, Swept
 
 FAILURE_LOG_SECONDS = 10.0
 
@@ -168,6 +168,16 @@ class MetricsObserver:
             fields = {"route": one.route_id, "request_id": one.request_id, "attempt": one.attempt}
             _log.warning("A lease lapsed without its owner; the record is unknown now", extra=fields)
 
+    def reconciled(self, route: str, result: str) -> None:
+        self._routes.get(route, self._other).reconciled(result).inc()
+
+    def webhook_event(self, route: str, result: str) -> None:
+        self._routes.get(route, self._other).webhook_event(result).inc()
+
+    def conflicting_execution(self, route: str, request_id: str) -> None:
+        self._routes.get(route, self._other).conflicts.inc()
+        _log.error("An operation was executed twice under one key", extra={"route": route, "request_id": request_id})
+
     def reaped(self, count: int) -> None:
         self._families.reaped.inc(count)
 
@@ -178,6 +188,18 @@ class MetricsObserver:
         self._records[Status.UNKNOWN].set(counts.unknown)
         self._families.dead_letters.set(counts.dead_letters)
         self._families.unknown_oldest_age.set(counts.unknown_oldest_age)
+        self._count_routes(counts.by_route)
+
+    def _count_routes(self, by_route: Sequence[RouteDoubt]) -> None:
+        """Of every route, also of those that have nothing in doubt any more. Records of routes that left the map count as `other`."""
+        doubts: dict[str, list[RouteDoubt]] = {route: [] for route in (*self._routes, sets.OTHER)}
+        for doubt in by_route:
+            doubts.get(doubt.route_id, doubts[sets.OTHER]).append(doubt)
+        for route, found in doubts.items():
+            series = self._routes.get(route, self._other)
+            series.unknown.set(sum(doubt.unknown for doubt in found))
+            series.dead_letters.set(sum(doubt.dead_letters for doubt in found))
+            series.oldest_age.set(max((doubt.oldest_age for doubt in found), default=0.0))
 
     def reloaded(self, *, successful: bool) -> None:
         self._families.reload_successful.set(successful)

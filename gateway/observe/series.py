@@ -19,6 +19,12 @@ class RouteSeries:
         self.duplicates = families.duplicates.labels(route_id)
         self._notices: dict[str, Counter] = {}
         self.zombies = families.zombies.labels(route_id)
+        self.conflicts = families.conflicting_executions.labels(route_id)
+        self._reconciled = {name: families.reconcile.labels(route_id, name) for name in (*sets.RECONCILED, sets.OTHER)}
+        self.unknown = families.route_unknown.labels(route_id)
+        self.dead_letters = families.route_dead_letters.labels(route_id)
+        self.oldest_age = families.route_oldest_age.labels(route_id)
+        self._webhook = {name: families.webhook_events.labels(route_id, name) for name in (*sets.WEBHOOK_RESULTS, sets.OTHER)}
         self._decided: dict[tuple[str, Label], tuple[Counter, Histogram]] = {}
         self._settled: dict[tuple[str, str], Counter] = {}
         self._upstream = {name: families.upstream_duration.labels(route_id, name) for name in sets.CODE_CLASSES}
@@ -49,6 +55,14 @@ class RouteSeries:
         """Count a key that looks like `kind`."""
         found = self._notices.get(kind)
         (found or self._families.key_notices.labels(self._id, sets.OTHER)).inc()
+
+    def reconciled(self, result: str) -> Counter:
+        """The counter of reconciling steps that ended so."""
+        return self._reconciled.get(result) or self._reconciled[sets.OTHER]
+
+    def webhook_event(self, result: str) -> Counter:
+        """The counter of webhook requests that were answered so."""
+        return self._webhook.get(result) or self._webhook[sets.OTHER]
 
     def settled(self, settlement: str, reason: str) -> Counter:
         """The counter of attempts that were settled so."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gateway.core.decision import Label
-from gateway.core.policy import Policy, Route
+from gateway.core.decision import STILL_AT_IT, Label
+from gateway.core.policy import OnUnknown, Policy, Route
 from gateway.ports import DoubtReason, NotSentReason
 
 OTHER = "other"
@@ -19,16 +19,38 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 """Classes of final upstream statuses; `none` when no response came."""
 
 STORE_OPERATIONS = {
-    "postgres": ("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts", "ready"),
+    "postgres": (
+        *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts", "ready"),
+        *("due_routes", "take_due", "verdict", "find_captured", "event", "note", "operate"),
+    ),
     "redis": ("acquire", "get", "extend", "complete", "fill", "delete", "forget"),
 }
 STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")
 """The words of `gateway.ports.StoreUnavailable`."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
-FENCED = ("complete", "release", "doubt", "renew", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew")
+FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
+TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal")
 REFUSALS = ("header_timeout", "too_many_connections")
 """Why a connection is closed before a request is whole, but for what is malformed."""
+
+RECONCILED = ("scheduled", "resolved", "failed", "dead_lettered")
+"""Steps of finding out what an unknown attempt did: a look was begun, gave a verdict, gave none, was the last."""
+WEBHOOK_RESULTS = (
+    "applied",
+    "attached",
+    "already",
+    "duplicate",
+    "unmatched",
+    "ambiguous",
+    "no_verdict",
+    "too_early",
+    "bad_signature",
+    "out_of_tolerance",
+    "too_large",
+    "malformed",
+    "store_unavailable",
+)
+"""What became of a webhook's event."""
 
 _UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET, Label.REFUSED_REQUEST, Label.OVERLOADED)
 _STATUS = "status_"
@@ -64,6 +86,9 @@ def settlements_of(route: Route) -> Iterator[tuple[str, str]]:
         yield "release", reason
     for reason in (*SETTLEMENTS["doubt"], *hinted, *_statuses(route.policy.doubt_on), OTHER):
         yield "doubt", reason
+    if route.policy.on_unknown is OnUnknown.REEXECUTE:  # there a release is a doubt, too
+        for reason in (*SETTLEMENTS["release"], *_statuses(STILL_AT_IT | route.policy.release_on)):
+            yield "doubt", reason
 
 
 def _statuses(listed: frozenset[int]) -> Iterator[str]:

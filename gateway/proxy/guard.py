@@ -14,6 +14,8 @@ from gateway.core.notice import notice
 from gateway.core.places import Parts, carry
 from gateway.core.policy import BodyKey, Combine, ForwardKey, HeaderPrincipal, Mode, Policy, Route
 from gateway.core.problems import Problem
+from gateway.core.reconcile.capture import capture
+from gateway.core.reconcile.policy import OWN_KEY
 from gateway.core.scope import Scope, derived_key, key_digest, scope_of
 from gateway.engine.answers import Refused, Reply
 from gateway.engine.engine import Engine
@@ -132,6 +134,8 @@ class Guard:
             call.key_digest,
             call.parts,
         )
+        if policy.reconcilable and policy.mode is Mode.ENFORCE:
+            _capture(request, call, whole)
         match policy.mode:
             case Mode.ENFORCE:
                 return await self.engine.handle(request)
@@ -158,6 +162,21 @@ class Guard:
         seen = notice(key.text)
         if seen is not None:
             self.observer.key_noticed(route.id, seen.value, call.key_digest or "")
+
+
+def _capture(request: GuardedRequest, call: Call, body: bytes | None) -> None:
+    """What is kept of the request for whoever has to find out what became of it: its key as the upstream sees it, and named values."""
+    policy = request.policy
+    wanted = policy.reconcile.capture
+    captured = capture(body, call.fields.first(b"content-type"), wanted) if wanted else {}
+    captured[OWN_KEY] = upstream_key(policy, call.routing.secret, request.key)
+    request.captured = captured
+    request.correlation = None if policy.webhook is None else captured.get(policy.webhook.by)
+
+
+def upstream_key(policy: Policy, secret: bytes, key: RecordKey) -> str:
+    """The text of the key as the upstream knows it; where it sees none, the client's."""
+    return derived_key(secret, key.scope_id, key.key).decode() if policy.forward_key is ForwardKey.DERIVED else key.key
 
 
 def forwarded(call: Call, route: Route, policy: Policy, key: RecordKey, body: bytes | None) -> Parts | None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import re
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
+from gateway.core.model import Headers
+from gateway.core.places import not_named
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Matched, NoRoute, RefusedTarget
@@ -33,8 +35,20 @@ _PASSED_ON = "The rest of the body did not come. What had come was passed on to 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
+class Webhooks(Protocol):
+    """Endpoints that are answered here, and of no upstream's."""
+
+    def match(self, target: bytes) -> Route | None:
+        """The route whose endpoint this is; None if there is none."""
+        ...
+
+    async def handle(self, request: BaseRequest, route: Route) -> web.StreamResponse:
+        """Answer a request to it. Raises nothing but CancelledError."""
+        ...
+
+
 class Proxy:
-    """The request handler of the proxy listener."""
+    """The request handler of the proxy listener. `webhooks` None: they have a listener of their own."""
 
     def __init__(
         self,
@@ -46,8 +60,10 @@ class Proxy:
         *,
         problems: ProblemWriter,
         memory: Memory,
+        webhooks: Webhooks | None = None,
     ) -> None:
         self._routing = routing
+        self._webhooks = webhooks
         self._observer = observer
         self._clock = clock
         self._randomness = randomness
@@ -67,6 +83,8 @@ class Proxy:
         """Answer one request. Never raises for anything that a client or an upstream does."""
         fields = Fields(request.raw_headers)
         raw = request.raw_path.encode("utf-8", "surrogateescape")
+        if self._webhooks is not None and (route := self._webhooks.match(raw)) is not None:
+            return await self._webhooks.handle(request, route)
         call = Call(request, self._routing, self._request_id(fields.first(b"x-request-id")), self._clock.boottime(), raw, fields)
         expected = fields.first(b"expect")
         call.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
@@ -135,7 +153,7 @@ class Proxy:
 
     async def _pass(self, call: Call, route: Route) -> Reply:
         kept, hops = call.routing.kept.get(route.id, frozenset()), hops_left(call.request.method, call.fields)
-        wire = to_upstream(call.fields.lines, call.hop(), kept, _ours_alone(call.policy), hops=hops)
+        wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=hops), call.policy)
         try:
             with WhilePresent(call.connection):
                 reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
@@ -182,8 +200,9 @@ class Proxy:
         )
 
 
-def _ours_alone(policy: Policy | None) -> frozenset[bytes]:
-    """The field in which the upstream expects keys of our making: a client without one must not write it itself."""
-    if policy is None or policy.forward_key is not ForwardKey.DERIVED or not isinstance(policy.forward_key_in, HeaderKey):
-        return frozenset()
-    return frozenset({policy.forward_key_in.name.lower().encode()})
+def _without_our_key(headers: Headers, policy: Policy | None) -> Headers:
+    """Without the field in which the upstream expects keys of our making: a client without one must not write it itself."""
+    if policy is None or policy.forward_key is not ForwardKey.DERIVED:
+        return headers
+    place = policy.forward_key_in or policy.key.place
+    return not_named(headers, place.name) if isinstance(place, HeaderKey) else headers

@@ -70,7 +70,7 @@ class Renderer:
         fields = _without_request_id(headers)
         if call.policy is None or call.policy.mode is Mode.OBSERVE:
             return fields
-        if reply.label in {Label.EXECUTE, Label.EXECUTE_RETRY}:
+        if reply.label in {Label.EXECUTE, Label.EXECUTE_RETRY, Label.REEXECUTE}:
             fields = mark_first(fields, call.policy.dialect, values_of(call, reply))
         return marked(fields, call.policy, reply)
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from aiohttp import web
 
 from gateway.sample.app import build
-from gateway.sample.ledger import Ledger, load
+from gateway.sample.events import Hook
+from gateway.sample.ledger import load
 
 
-async def serve(ledger: Ledger, host: str, port: int) -> None:
+async def serve(app: web.Application, host: str, port: int) -> None:
     """Serve until told to stop; says on stdout where, once connections are accepted."""
-    runner = web.AppRunner(build(ledger), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()
@@ -29,13 +30,22 @@ async def serve(ledger: Ledger, host: str, port: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m gateway.sample", description="A sample payments API that deduplicates nothing.")
+    parser = argparse.ArgumentParser(
+        prog="python -m gateway.sample", description="A sample payments API that deduplicates nothing unless told to."
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on, 0 for any (default: %(default)s)")
     parser.add_argument("--state", type=Path, help="a JSON file that keeps the books over restarts")
+    parser.add_argument("--deduplicate", action="store_true", help="execute once for each idempotency key, and answer the same again")
+    parser.add_argument("--webhook-url", help="where events of executions are sent to")
+    parser.add_argument("--webhook-secret", help="the secret that signs them, as Stripe signs (needed with --webhook-url)")
     options = parser.parse_args()
+    if (options.webhook_url is None) != (options.webhook_secret is None):
+        parser.error("--webhook-url and --webhook-secret come together")
     try:
-        asyncio.run(serve(load(options.state), options.host, options.port))
+        hook = None if options.webhook_url is None else Hook(options.webhook_url, options.webhook_secret.encode())
+        app = build(load(options.state), deduplicate=options.deduplicate, hook=hook)
+        asyncio.run(serve(app, options.host, options.port))
     except (OSError, ValueError) as error:
         print(f"sample payments API: {error}", file=sys.stderr)
         return 1

@@ -2,47 +2,69 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
 
-from gateway.sample.ledger import Charge, Ledger, Refund, Refused
-from gateway.sample.variants import DELAY, FAIL, MEANINGS, answer, carry_out, error
+from gateway.sample.answers import answer, error
+from gateway.sample.desk import Desk, Order
+from gateway.sample.events import Events, Hook
+from gateway.sample.ledger import Ledger, Outcome, Refused
+from gateway.sample.orders import carry_out
+from gateway.sample.variants import HEADERS, seconds_of
 
 LEDGER = web.AppKey("ledger", Ledger)
+DESK = web.AppKey("desk", Desk)
+EVENTS = web.AppKey("events", Events)
 LARGEST_AMOUNT = 10**12
 LISTED = 100
 
 INDEX = {
     "name": "sample payments API",
-    "note": "deduplicates nothing: a request that arrives twice is booked twice",
+    "note": "deduplicates nothing unless it is told to: a request that arrives twice is booked twice",
     "operations": {
-        "POST /v1/charges": {"account": "acme", "amount": 100, "currency": "EUR"},
-        "GET /v1/charges": f"the last {LISTED}; ?account= and ?idempotency_key= select",
+        "POST /v1/charges": {"account": "acme", "amount": 100, "currency": "EUR", "reference": "order-1 (may be left out)"},
+        "GET /v1/charges": f"the last {LISTED}; ?account= selects; ?idempotency_key= looks up what a key has executed, and its outcome",
         "GET /v1/charges/{id}": "one charge",
+        "POST /v1/charges/cancel": {
+            "idempotency_key": "what has come under this key and is not executed yet never will be; or the answer says that it was",
+            "for_good": "true: nor will what comes later (false if left out)",
+        },
         "POST /v1/refunds": {"charge": "ch_000001", "amount": 50},
         "GET /v1/accounts/{id}": "balance, number of charges, sums; every account starts with 100000",
+        "GET /v1/executions": "the truth: how often each key was executed, whatever lookups say; ?idempotency_key= selects one",
+        "GET /v1/events": "the last events for the webhook (--webhook-url), and what became of them",
+        "POST /v1/outage": {"for": "5s: answers 503 for that long; 0s ends it", "of": "lookup (if left out) or everything"},
     },
-    "request_headers": {
-        DELAY: "2s or 500ms: waits that long after executing and before answering",
-        FAIL: {str(fail): meaning for fail, meaning in MEANINGS.items()},
-    },
+    "request_headers": HEADERS,
 }
 
 
-def build(ledger: Ledger) -> web.Application:
-    """The application over `ledger`."""
+def build(ledger: Ledger, *, deduplicate: bool = False, hook: Hook | None = None) -> web.Application:
+    """The application over `ledger`. `deduplicate`: every request is one of `X-Sample-Deduplicate: yes`; `hook` gets the events."""
     app = web.Application(middlewares=[errors_as_json])
     app[LEDGER] = ledger
+    app[EVENTS] = Events(hook)
+    app[DESK] = Desk(ledger, app[EVENTS], deduplicate=deduplicate)
+    app.cleanup_ctx.append(closing)
     app.router.add_get("/", index)
     app.router.add_post("/v1/charges", create_charge)
     app.router.add_get("/v1/charges", list_charges)
+    app.router.add_post("/v1/charges/cancel", cancel_charge)
     app.router.add_get("/v1/charges/{id}", show_charge)
     app.router.add_post("/v1/refunds", create_refund)
     app.router.add_get("/v1/accounts/{id}", show_account)
+    app.router.add_get("/v1/executions", show_executions)
+    app.router.add_get("/v1/events", show_events)
+    app.router.add_post("/v1/outage", be_away)
     return app
+
+
+async def closing(app: web.Application) -> AsyncIterator[None]:
+    yield
+    await app[DESK].close()
 
 
 @web.middleware
@@ -60,14 +82,19 @@ async def index(request: web.Request) -> web.Response:
     return answer(INDEX, indent=2)
 
 
+# ---- operations
+
+
 async def create_charge(request: web.Request) -> web.StreamResponse:
     body = await body_of(request)
     account, amount = text(body, "account"), positive(body, "amount")
     currency = text(body, "currency")
     if re.fullmatch("[A-Z]{3}", currency) is None:
         raise Refused(422, "invalid_field", "currency is three capital letters, such as EUR")
+    reference = text(body, "reference") if "reference" in body else None
     ledger, key = request.app[LEDGER], key_of(request)
-    return await carry_out(request, lambda: booked("charges", lambda: ledger.charge(account, amount, currency, key)))
+    order = Order("charge", key, reference, lambda: ledger.charge(account, amount, currency, key, reference))
+    return await carry_out(request, request.app[DESK], order)
 
 
 async def create_refund(request: web.Request) -> web.StreamResponse:
@@ -75,19 +102,38 @@ async def create_refund(request: web.Request) -> web.StreamResponse:
     charge = text(body, "charge")
     amount = positive(body, "amount") if "amount" in body else None
     ledger, key = request.app[LEDGER], key_of(request)
-    return await carry_out(request, lambda: booked("refunds", lambda: ledger.refund(charge, amount, key)))
+    return await carry_out(request, request.app[DESK], Order("refund", key, None, lambda: ledger.refund(charge, amount, key)))
+
+
+async def cancel_charge(request: web.Request) -> web.Response:
+    """200 if nothing was executed under the key and nothing will be, 409 with the outcome if something was."""
+    body = await body_of(request)
+    key, for_good = bare(text(body, "idempotency_key")), body.get("for_good", False)
+    if not isinstance(for_good, bool):
+        raise Refused(422, "invalid_field", "for_good is true or false")
+    request.app[DESK].require_up(lookup=True)
+    done = request.app[DESK].cancel(key, for_good=for_good)
+    if done is None:
+        return answer({"idempotency_key": key, "state": "cancelled"})
+    return answer({"idempotency_key": key, "state": "executed", "outcome": asdict(done)}, status=409)
+
+
+# ---- looking
 
 
 async def list_charges(request: web.Request) -> web.Response:
-    """The last charges; with `idempotency_key`, all that this key made and how often it was executed."""
-    ledger = request.app[LEDGER]
-    charges = list(ledger.charges.values())
+    """The last charges; with `idempotency_key`, all that this key made, how often it was executed, and its first outcome."""
+    desk = request.app[DESK]
+    desk.require_up(lookup=True)
+    charges = list(request.app[LEDGER].charges.values())
     if (account := request.query.get("account")) is not None:
         charges = [charge for charge in charges if charge.account == account]
     asked: dict[str, Any] = {}
-    if (key := request.query.get("idempotency_key")) is not None:
-        charges = [charge for charge in charges if charge.idempotency_key == bare(key)]
-        asked = {"idempotency_key": bare(key), "executions": ledger.executions[bare(key)]}
+    if (asked_key := request.query.get("idempotency_key")) is not None:
+        key = bare(asked_key)
+        executions, outcome = desk.look(key)
+        charges = [charge for charge in charges if charge.idempotency_key == key] if executions else []
+        asked = {"idempotency_key": key, "executions": executions, "outcome": shown(outcome)}
     return answer({**asked, "charges": [asdict(charge) for charge in charges[-LISTED:]]})
 
 
@@ -115,13 +161,32 @@ async def show_account(request: web.Request) -> web.Response:
     )
 
 
-def booked(kind: str, book: Callable[[], Charge | Refund]) -> web.Response:
-    """The answer to one booking, made now. One that the books do not allow was executed too: its answer is final."""
-    try:
-        booking = book()
-    except Refused as refused:
-        return error(refused.status, refused.code, refused.message)
-    return answer({**asdict(booking), "status": "succeeded"}, status=201, headers={"Location": f"/v1/{kind}/{booking.id}"})
+async def show_executions(request: web.Request) -> web.Response:
+    """The books' own count, which nothing hides."""
+    executions = request.app[LEDGER].executions
+    if (key := request.query.get("idempotency_key")) is not None:
+        return answer({"idempotency_key": bare(key), "executions": executions[bare(key)]})
+    return answer({"most": max(executions.values(), default=0), "executions": executions})
+
+
+async def show_events(request: web.Request) -> web.Response:
+    return answer({"events": [asdict(delivery) for delivery in request.app[EVENTS].deliveries]})
+
+
+async def be_away(request: web.Request) -> web.Response:
+    body = await body_of(request)
+    seconds, of = seconds_of(text(body, "for")), body.get("of", "lookup")
+    if seconds is None or of not in ("lookup", "everything"):
+        raise Refused(422, "invalid_field", 'for is a time such as 5s, at most 60s; of is "lookup" or "everything"')
+    request.app[DESK].go_down(seconds, everything=of == "everything")
+    return answer({"for": seconds, "of": of})
+
+
+# ---- reading
+
+
+def shown(outcome: Outcome | None) -> dict[str, Any] | None:
+    return None if outcome is None else asdict(outcome)
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:

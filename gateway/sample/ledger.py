@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 OPENING_BALANCE = 100_000
 """What every account holds when it is first seen, in minor units."""
@@ -29,6 +30,15 @@ class Charge:
     currency: str
     balance: int
     idempotency_key: str | None
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an execution came to: its answer's status and JSON. A charge that was declined has one like any other."""
+
+    status: int
+    body: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +56,10 @@ class Refund:
 
 @dataclass(slots=True)
 class Ledger:
-    """All state of the sample. Each call to `charge` or `refund` executes: the caller's key is noted, never looked at.
+    """The books. Each call to `charge` or `refund` executes: the caller's key is noted, never looked at.
 
-    With `file` every change is on disk before the call returns.
+    `outcomes` has the first outcome of each key, `cancelled` the keys that must never execute. With `file` every change is on disk before
+    the call returns.
     """
 
     file: Path | None = None
@@ -56,16 +67,18 @@ class Ledger:
     charges: dict[str, Charge] = field(default_factory=dict)
     refunds: dict[str, Refund] = field(default_factory=dict)
     executions: Counter[str] = field(default_factory=Counter)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
 
     def balance(self, account: str) -> int:
         return self.balances.get(account, OPENING_BALANCE)
 
-    def charge(self, account: str, amount: int, currency: str, key: str | None) -> Charge:
+    def charge(self, account: str, amount: int, currency: str, key: str | None, reference: str | None = None) -> Charge:
         self._count(key)
         balance = self.balance(account) - amount
         if balance < 0:
             raise Refused(402, "insufficient_funds", f"account {account} holds {self.balance(account)}, less than {amount}")
-        charge = Charge(f"ch_{len(self.charges) + 1:06}", account, amount, currency, balance, key)
+        charge = Charge(f"ch_{len(self.charges) + 1:06}", account, amount, currency, balance, key, reference)
         self.charges[charge.id] = charge
         self.balances[account] = balance
         self._save()
@@ -88,6 +101,16 @@ class Ledger:
         self._save()
         return refund
 
+    def note(self, key: str, outcome: Outcome) -> None:
+        """Keep what the first execution under `key` came to."""
+        self.outcomes.setdefault(key, outcome)
+        self._save()
+
+    def cancel(self, key: str) -> None:
+        """From now on nothing executes under `key`: for whoever asks, since the books themselves never look."""
+        self.cancelled.add(key)
+        self._save()
+
     def _count(self, key: str | None) -> None:
         if key is not None:
             self.executions[key] += 1
@@ -101,6 +124,8 @@ class Ledger:
             "charges": [asdict(charge) for charge in self.charges.values()],
             "refunds": [asdict(refund) for refund in self.refunds.values()],
             "executions": self.executions,
+            "outcomes": {key: asdict(outcome) for key, outcome in self.outcomes.items()},
+            "cancelled": sorted(self.cancelled),
         }
         fresh = self.file.with_name(self.file.name + ".new")
         fresh.write_text(json.dumps(state), "utf-8")
@@ -119,6 +144,8 @@ def load(file: Path | None) -> Ledger:
             {entry["id"]: Charge(**entry) for entry in state["charges"]},
             {entry["id"]: Refund(**entry) for entry in state["refunds"]},
             Counter(state["executions"]),
+            {key: Outcome(**outcome) for key, outcome in state.get("outcomes", {}).items()},
+            set(state.get("cancelled", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is not a state of the sample") from error

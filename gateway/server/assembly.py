@@ -1,16 +1,18 @@
 """One process's parts, built from a configuration and joined; and how a new route map takes the place of the old one."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.config import Config, TlsServer, UpstreamConfig
 from gateway.core.fingerprint import make_fingerprinter
+from gateway.core.policy import Policy
 from gateway.engine.engine import Engine
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.tools import Tools
 from gateway.observe.observer import MetricsObserver
+from gateway.operator import Operator
 from gateway.ports import Store
 from gateway.principal import Identifier, PrincipalError
 from gateway.problem import ProblemWriter
@@ -18,7 +20,9 @@ from gateway.proxy.handler import Proxy
 from gateway.proxy.limits import ClientLimits
 from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.reconcile.background import Background
+from gateway.reconcile.reconciler import Reconciler
 from gateway.server.claims import guarded, policy_claims, scope_claims
+from gateway.server.finding_out import host_of, make_probes, make_sealer
 from gateway.server.upstreams import make_upstreams
 from gateway.spool import MemoryBudget
 from gateway.store.postgres import PostgresStore, Registry
@@ -29,14 +33,15 @@ from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock, SystemRandomness
 from gateway.tls import TlsError, client_context
 from gateway.upstream import Balancer
+from gateway.webhook import WebhookReceiver
 
-_RESTART = ("listen", "workers", "postgres", "redis", "digest_secret", "access_log", "memory")
+_RESTART = ("listen", "webhook_listen", "workers", "postgres", "redis", "digest_secret", "encryption_keys", "access_log", "memory")
 """Settings that a running process cannot change."""
 
 
 @dataclass(slots=True)
 class Gateway:
-    """The parts of a running process. `upstreams` is replaced as a whole by a reload."""
+    """The parts of a running process. `upstreams` and `probes` (the reconciler's own clients) are replaced as a whole by a reload."""
 
     config: Config
     observer: MetricsObserver
@@ -49,6 +54,10 @@ class Gateway:
     background: Background
     proxy: Proxy
     upstreams: Mapping[str, Balancer]
+    probes: Mapping[str, Balancer]
+    reconciler: Reconciler
+    webhooks: WebhookReceiver
+    operator: Operator
     fingerprints: Fingerprints
     identifier: Identifier
     memory: MemoryBudget
@@ -66,6 +75,7 @@ class Gateway:
             fresh = make_upstreams(_changed_upstreams(self.config, config), self._target_changed)
             upstreams = {name: fresh.get(name) or self.upstreams[name] for name in config.upstreams}
             identifier = make_identifier(config, upstreams, self.identifier)
+            probes = make_probes(config)
         except (TlsError, PrincipalError) as error:
             return [str(error)]
         drifts = await self.registry.register(scope_claims(config), policy_claims(config), accept_change=False)
@@ -73,14 +83,17 @@ class Gateway:
             return list(drifts)
         old = self.upstreams
         before, self.identifier = self.identifier, identifier
+        old_probes, self.probes = self.probes, probes
         self.upstreams = upstreams
         self.observer.update_targets({name: config.upstreams[name].targets for name in fresh})
         self.observer.update_routes(config.routes)
         self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
         self.engine.reconfigure(self.upstreams, self.fingerprints)
+        self.webhooks.reconfigure(config.routes)
         self.proxy.reconfigure(make_map(config, self.upstreams, identifier), ProblemWriter(config.problem_base))
         self.config = config
-        self._retire([upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream], before)
+        unused = [upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream]
+        self._retire([*unused, *old_probes.values()], before)
         return []
 
     def _target_changed(self, upstream: str, target: str, healthy: bool) -> None:  # noqa: FBT001 - the balancer's way to tell
@@ -98,11 +111,13 @@ class Gateway:
 
     async def close(self) -> None:
         """Close everything that the process holds, stores last. A drain has come before; what one that failed has left is cut here."""
+        await self.reconciler.close()
         await self.engine.drain(0.0, 0.0)
         for task in self.retired:
             task.cancel()
         await asyncio.gather(*self.retired, return_exceptions=True)
-        await asyncio.gather(self.identifier.close(), *(upstream.close() for upstream in self.upstreams.values()))
+        clients = [*self.upstreams.values(), *self.probes.values()]
+        await asyncio.gather(self.identifier.close(), *(client.close() for client in clients))
         if self.tiered is not None:
             await self.tiered.close(1.0)
         if self.link is not None:
@@ -114,13 +129,13 @@ class Gateway:
 def assemble(config: Config) -> Gateway:
     """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop.
 
-    Raises `TlsError` and `PrincipalError`.
+    Raises `TlsError`, `PrincipalError` and `MissingSealing`.
     """
     clock, randomness = SystemClock(), SystemRandomness()
     observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
     authority = make_authority(config, observer)
     registry = authority.registry
-    link, tiered = _make_hot(config, authority, clock, randomness, observer)
+    link, tiered = make_hot(config, authority, clock, randomness, observer)
     store: Store = tiered or authority
     keeper = LeaseKeeper(store, clock, observer, tiered.tick if tiered is not None else None)
     memory = MemoryBudget(
@@ -130,7 +145,10 @@ def assemble(config: Config) -> Gateway:
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     identifier = make_identifier(config, upstreams)
     fingerprints = make_fingerprints(config, registry)
-    engine = Engine(Tools(store, clock, randomness, observer, keeper, memory), upstreams, fingerprints)
+    sealer, reconciliation = make_sealer(config), authority.reconciliation
+    tools = Tools(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation)
+    engine = Engine(tools, upstreams, fingerprints)
+    webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
     proxy = Proxy(
         make_map(config, upstreams, identifier),
         engine,
@@ -139,6 +157,7 @@ def assemble(config: Config) -> Gateway:
         randomness,
         problems=ProblemWriter(config.problem_base),
         memory=memory,
+        webhooks=webhooks if config.webhook_listen is None else None,
     )
     gateway = Gateway(
         config=config,
@@ -159,6 +178,21 @@ def assemble(config: Config) -> Gateway:
         ),
         proxy=proxy,
         upstreams=upstreams,
+        probes=make_probes(config),
+        reconciler=Reconciler(
+            reconciliation,
+            lambda: gateway.probes,
+            clock,
+            randomness,
+            observer,
+            sealer=sealer,
+            routes=lambda: gateway.config.routes,
+            connected_since=lambda: authority.connected_since,
+            find=authority.find,
+            hosts=lambda name: host_of(gateway.config, name),
+        ),
+        webhooks=webhooks,
+        operator=make_operator(lambda: gateway.config, authority, tiered),
         fingerprints=fingerprints,
         identifier=identifier,
         memory=memory,
@@ -176,6 +210,15 @@ def make_authority(config: Config, observer: MetricsObserver | None = None) -> P
         prepared_statements=postgres.prepared_statements,
         observer=observer,
     )
+
+
+def make_operator(config: Callable[[], Config], authority: PostgresStore, tiered: TieredStore | None) -> Operator:
+    """What people may do to records, over these stores."""
+
+    def policies() -> dict[str, Policy]:
+        return {route.id: route.policy for route in config().routes if route.policy is not None}
+
+    return Operator(authority.operations, authority.reconciliation, policies, None if tiered is None else tiered.forget)
 
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
@@ -215,8 +258,8 @@ def longest_lease(config: Config) -> float:
     return max((policy.lease for policy in guarded(config)), default=0.0)
 
 
-def _make_hot(
-    config: Config, authority: PostgresStore, clock: SystemClock, randomness: SystemRandomness, observer: MetricsObserver
+def make_hot(
+    config: Config, authority: PostgresStore, clock: SystemClock, randomness: SystemRandomness, observer: MetricsObserver | None = None
 ) -> tuple[Link | None, TieredStore | None]:
     """Redis in front, or nothing when no address is given."""
     redis = config.redis

@@ -19,21 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from aiohttp import http_parser, web
+from aiohttp import http_parser
 
 from gateway.admin import AdminPorts, make_admin, start_admin
-from gateway.config import Admin, Config, ConfigErrors, UnixListener, load, redact
+from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
 from gateway.observe import logs
 from gateway.ports import StoreUnavailable
 from gateway.principal import PrincipalError
-from gateway.problem import ProblemWriter
-from gateway.proxy.listener import ProxyServer
+from gateway.proxy.listener import Handler
 from gateway.proxy.routing import trusted
+from gateway.sealing import MissingSealing
 from gateway.server.assembly import Gateway, assemble, make_limits
 from gateway.server.descriptors import raise_limit
-from gateway.server.sockets import ListenError, listen
+from gateway.server.listeners import Listeners, open_listeners
+from gateway.server.sockets import ListenError
 from gateway.server.startup import Refused, Unavailable, verify
 from gateway.tls import TlsError, reload_server_context, server_context
+from gateway.webhook import WebhookListener
 
 GC_THRESHOLD = 20_000
 """Allocations between two young collections: several hundred requests' worth."""
@@ -131,13 +133,13 @@ class _Process:
         self._reloads: set[asyncio.Task[Sequence[str]]] = set()
         self._reloading = asyncio.Lock()
         self._tls = _Contexts(None, None)
-        self._proxy_server: ProxyServer | None = None
+        self._listeners: Listeners | None = None
 
     async def run(self, *, accept_scope_change: bool) -> int:
         try:
             gateway = assemble(self._config)
             self._tls = _Contexts.of(self._config, private_admin=self._worker is not None)
-        except (TlsError, PrincipalError) as error:
+        except (TlsError, PrincipalError, MissingSealing) as error:
             _log.error("%s", error)
             return EXIT_CONFIG
         self._watch_signals(gateway)
@@ -175,17 +177,15 @@ class _Process:
     async def _serve(self, gateway: Gateway) -> None:
         loop = asyncio.get_running_loop()
         config, tls = self._config, self._tls
-        proxy_server = self._proxy_server = ProxyServer(
-            gateway.proxy, ProblemWriter(config.problem_base), make_limits(config), gateway.observer.refused_client, _trusts(config)
-        )
-        sock = listen(config.listen, shared=self._worker is not None)
-        create = loop.create_unix_server if isinstance(config.listen, UnixListener) else loop.create_server
-        handshake = None if tls.proxy is None else config.client.header_timeout
-        server = await create(proxy_server, sock=sock, backlog=2048, ssl=tls.proxy, ssl_handshake_timeout=handshake)
+        addresses: list[tuple[Listener, Handler, ssl.SSLContext | None]] = [(config.listen, gateway.proxy, tls.proxy)]
+        if config.webhook_listen is not None:
+            addresses.append((config.webhook_listen, WebhookListener(gateway.webhooks), None))
+        shared, limits = self._worker is not None, make_limits(config)
+        listeners = self._listeners = await open_listeners(config, addresses, limits, gateway.observer, _trusts(config), shared=shared)
         try:
             admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token), tls.admin)
         except OSError as error:
-            server.close()
+            listeners.close()
             raise ListenError(f"cannot listen on {self._admin().listen} (admin.listen): {error.strerror or error}") from error
         running = [
             loop.create_task(work, name=name)
@@ -194,6 +194,7 @@ class _Process:
                 "sweeper": gateway.background.run_sweeper(),
                 "reaper": gateway.background.run_reaper(),
                 "counter": gateway.background.run_counter(),
+                "reconciler": gateway.reconciler.run(),
                 "memory": _tell_memory(gateway),
                 "parent": self._watch_parent(),
             }.items()
@@ -205,7 +206,7 @@ class _Process:
             done, _ = await asyncio.wait([stop, *running], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stop}:
                 _log.error("The %s ended: %s", task.get_name(), task.exception())
-            await self._drain(gateway, server, proxy_server)
+            await self._drain(gateway, listeners)
         finally:
             for task in [stop, *running]:
                 task.cancel()
@@ -214,20 +215,23 @@ class _Process:
 
     # ---- drain
 
-    async def _drain(self, gateway: Gateway, server: asyncio.Server, proxy_server: web.Server) -> None:
+    async def _drain(self, gateway: Gateway, listeners: Listeners) -> None:
         drain = self._config.drain
         self._draining = True
         _log.info("Draining: serving on for %g s", drain.delay)
         await asyncio.sleep(drain.delay)
         deadline = asyncio.get_running_loop().time() + drain.timeout
         gateway.proxy.close_connections()
-        server.close()
-        proxy_server.pre_shutdown()
-        while proxy_server.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - aiohttp tells no end of connections
+        gateway.webhooks.close_connections()
+        listeners.close()
+        listeners.pre_shutdown()
+        looking = asyncio.get_running_loop().create_task(gateway.reconciler.close(drain.timeout), name="looks")
+        while listeners.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - aiohttp tells no end of connections
             await asyncio.sleep(0.02)
-        cut = len(proxy_server.connections)
+        cut = listeners.connections
         clean = await gateway.engine.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
-        await proxy_server.shutdown(1.0)
+        await listeners.shutdown(1.0)
+        await looking
         if clean and not cut:
             _log.info("Drained: nothing was cut")
         elif clean:
@@ -278,7 +282,7 @@ class _Process:
         async def reload() -> Sequence[str]:
             return await self._reload(gateway)
 
-        return AdminPorts(readiness, gateway.observer.exposition, config, reload)
+        return AdminPorts(readiness, gateway.observer.exposition, config, reload, gateway.operator)
 
     def _told_to_reload(self, gateway: Gateway) -> None:
         task = asyncio.get_running_loop().create_task(self._reload(gateway), name="reload")
@@ -293,8 +297,8 @@ class _Process:
                 mistakes = await gateway.reconfigure(config)
                 if not mistakes:
                     self._tls.renew(config)
-                    if self._proxy_server is not None:
-                        self._proxy_server.reconfigure(make_limits(config), _trusts(config))
+                    if self._listeners is not None:
+                        self._listeners.reconfigure(make_limits(config), _trusts(config))
             except ConfigErrors as errors:
                 mistakes = str(errors).splitlines()
             except TlsError as error:

@@ -1,4 +1,7 @@
-"""The reference store: what `gateway.ports.Store` and `Maintenance` mean, in the plainest words. Nothing survives the process."""
+"""The reference store: what `gateway.ports.Store` and `Maintenance` mean, in the plainest words. Nothing survives the process.
+
+Its `reconciliation` says the same of `gateway.resolving.Reconciliation`.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,7 +9,8 @@ from dataclasses import replace
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Counts, Retention, Settled, Swept, Transition
-from gateway.store.memory_rows import Grave, Row, microseconds, new_life, report
+from gateway.store.memory_resolving import MemoryReconciliation
+from gateway.store.memory_rows import Grave, Row, doubts_by_route, microseconds, new_life, report
 
 _LIVE_STATES = (Status.IN_PROGRESS, Status.UNKNOWN)
 
@@ -24,6 +28,7 @@ class MemoryStore:
         self._rows: dict[RecordKey, Row] = {}
         self._graves: dict[bytes, Grave] = {}
         self._archive: list[tuple[float, Record]] = []
+        self.reconciliation = MemoryReconciliation(self._rows, now)
 
     def now_us(self) -> int | None:
         return microseconds(self._now())
@@ -50,13 +55,14 @@ class MemoryStore:
             return None
         if found.expired and (row.status not in _LIVE_STATES or row.yields_to(intent)):
             taken = new_life(intent, now, row.version)
-        elif row.status is Status.FAILED_RETRYABLE and (row.fingerprint == intent.fingerprint or not row.same_policy(intent.fingerprint)):
+        elif row.claimable(intent, now) and (row.fingerprint == intent.fingerprint or not row.same_policy(intent.fingerprint)):
             taken = replace(new_life(intent, row.born, row.version), record_id=row.record_id, attempt=row.attempt + 1)
             taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code)
         else:
             return None
         self._rows[found.key] = taken.leased(now, intent.lease)
-        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.lease)
+        again = not found.expired and row.status is Status.UNKNOWN
+        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.lease, reexecution=again)
 
     async def lapse(self, found: Record) -> bool:
         row, now = self._exactly(found), self._now()
@@ -135,7 +141,8 @@ class MemoryStore:
             del self._graves[digest]
         over = [kept for kept in self._archive if kept[0] <= now][:limit]
         self._archive = [kept for kept in self._archive if kept not in over]
-        return len(graves) + len(over)
+        kept = {row.record_id for row in self._rows.values()} | {record.record_id for _, record in self._archive}
+        return len(graves) + len(over) + self.reconciliation.purge(kept, limit)
 
     def archived(self) -> list[Record]:
         """What the archive holds, each record as it was when it was reaped."""
@@ -151,6 +158,7 @@ class MemoryStore:
             unknown=states.count(Status.UNKNOWN),
             dead_letters=sum(row.dead_lettered for row in self._rows.values()),
             unknown_oldest_age=self._now() - min(doubted) if doubted else 0.0,
+            by_route=doubts_by_route(self._rows.values(), self._now()),
         )
 
     def _tombstone(self, key: RecordKey, now: float) -> Tombstone | None:

@@ -1,10 +1,13 @@
 """Rows of the reference store: what each transition does to a record, and how it is reported."""
 
-from dataclasses import dataclass, replace
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
 from gateway.core.model import Fingerprint, Intent, Record, RecordKey, Status, StoredResponse
-from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention
+from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, RouteDoubt
+from gateway.resolving import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,20 @@ class Row:
     reconcilable: bool
     observed: bool
     born: float
+    method: str
+    target: bytes
+    captured: Mapping[str, str] = field(default_factory=dict)
+    correlation: str | None = None
+    sealed: bytes | None = None
+    evidence: Evidence | None = None
     locked_until: float | None = None
     reconcile_after: float | None = None
     unknown_since: float | None = None
+    doubtful_until: float | None = None
+    looks: int = 0
+    looked_at: float | None = None
+    agreed: int = 0
+    agreed_at: float | None = None
     dead_lettered: bool = False
     expires_at: float | None = None
     last_error_code: str | None = None
@@ -34,6 +48,10 @@ class Row:
 
     def lease_live(self, now: float) -> bool:
         return self.locked_until is not None and self.locked_until > now
+
+    def over(self, now: float) -> bool:
+        """In doubt, and the upstream has surely finished."""
+        return self.doubtful_until is not None and self.doubtful_until <= now
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
@@ -62,7 +80,13 @@ class Row:
             last_error_code=reason,
             locked_until=None,
             unknown_since=now,
-            dead_lettered=not self.reconcilable and not self.observed,
+            doubtful_until=self.reconcile_after,
+            reconcile_after=self.reconcile_after if self.evidence is None else now,
+            looks=0,
+            looked_at=None,
+            agreed=0,
+            agreed_at=None,
+            dead_lettered=not self.reconcilable and not self.observed and self.evidence is None,
             expires_at=now + OBSERVED_DOUBT_KEPT if self.observed else None,
         )
 
@@ -74,7 +98,10 @@ class Row:
             locked_until=None,
             reconcile_after=None,
             unknown_since=None,
+            doubtful_until=None,
             dead_lettered=False,
+            sealed=None,
+            evidence=None,
             expires_at=now + retention.seconds,
             retention=retention,
         )
@@ -82,6 +109,13 @@ class Row:
     def yields_to(self, intent: Intent) -> bool:
         """Whether it only observed, and the intent enforces."""
         return self.observed and not intent.observed and self.status is not Status.COMPLETED
+
+    def claimable(self, intent: Intent, now: float) -> bool:
+        """Whether the next attempt may begin: nothing was executed, or the intent says that executing again does no harm."""
+        if self.status is Status.FAILED_RETRYABLE:
+            return True
+        doubtful = self.status is Status.UNKNOWN and not self.dead_lettered and not self.observed and self.evidence is None
+        return doubtful and intent.reexecute and self.over(now)
 
     def reapable(self, now: float) -> bool:
         return self.expired(now) and (self.gone_for is None or self.born + TOMBSTONE_AFTER <= now)
@@ -119,6 +153,11 @@ def new_life(intent: Intent, born: float, version: int) -> Row:
         reconcilable=intent.reconcilable,
         observed=intent.observed,
         born=born,
+        method=intent.method,
+        target=intent.target,
+        captured=intent.captured or {},
+        correlation=intent.correlation,
+        sealed=intent.sealed,
     )
 
 
@@ -139,7 +178,20 @@ def report(key: RecordKey, row: Row, now: float) -> Record:
         expires_in=_left(row.expires_at, now),
         expires_at_us=microseconds(row.expires_at),
         last_error_code=row.last_error_code,
+        doubt_over=row.status is Status.UNKNOWN and row.over(now),
         response=row.response,
+    )
+
+
+def doubts_by_route(rows: Iterable[Row], now: float) -> tuple[RouteDoubt, ...]:
+    """The routes that have records in doubt, by name."""
+    doubts: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.status is Status.UNKNOWN and not row.observed:
+            doubts.setdefault(row.route_id, []).append(row)
+    return tuple(
+        RouteDoubt(route, len(doubted), sum(row.dead_lettered for row in doubted), now - min(row.unknown_since or now for row in doubted))
+        for route, doubted in sorted(doubts.items())
     )
 
 
@@ -149,3 +201,7 @@ def _left(instant: float | None, now: float) -> float | None:
 
 def microseconds(instant: float | None) -> int | None:
     return None if instant is None else round(instant * 1_000_000)
+
+
+def as_datetime(seconds: float) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)

@@ -28,12 +28,17 @@ CREATE TABLE IF NOT EXISTS gateway_schema_migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 )"""
 
+MIGRATIONS = "gateway/store/migrations"
+"""The folder of the files."""
+
 _RECORD = "INSERT INTO gateway_schema_migrations (version, name, checksum) VALUES ($1, $2, $3)"
 _NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 
 
 class MigrationError(Exception):
-    """The ledger and this code's migrations contradict each other, or others hold what a file must lock. The message names the file."""
+    """The ledger and this code's migrations contradict each other, others hold what a file must lock, or something must be done before it.
+    The message names the file.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ async def _apply(connection: asyncpg.Connection, step: Migration) -> None:
         await connection.execute(step.sql)
     except asyncpg.LockNotAvailableError as error:
         raise MigrationError(f"{step.name} waits for no long transaction, and one is in its way; nothing was changed, try again") from error
+    except asyncpg.ObjectNotInPrerequisiteStateError as error:  # said by the file itself
+        raise MigrationError(f"{step.name} ({MIGRATIONS}): {error}; nothing was changed") from error
 
 
 async def _missing(connection: asyncpg.Connection, steps: Sequence[Migration], *, ahead: int = 0) -> list[Migration]:

@@ -36,6 +36,8 @@ from gateway.store.redis.hotpath import Acquired, Begun, HotPath
 from gateway.store.redis.writeback import Writeback
 
 _EXTEND_AT_ONCE = 128
+_FORGET_PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4)
+"""Seconds between the tries of `forget`."""
 
 _Put = Callable[[bytes, bytes, bytes, int], Begun]
 
@@ -162,6 +164,25 @@ class TieredStore:
     def now_us(self) -> int | None:
         """As `Store.now_us`."""
         return self._authority.now_us()
+
+    async def forget(self, key: RecordKey, *, completed: bool = True) -> float:
+        """After an operator has deleted a record at the authority, or released it: delete what Redis holds of it.
+
+        Returns the seconds for which some gateway may still answer from there: 0.0 when Redis has acknowledged, else the longest life of an
+        entry. Nothing comes back once it is acknowledged: what a gateway that read the record before would write, it writes over its own
+        lease alone, and that is gone, too. `completed`: whether the record may have been; else there can be leases alone. Tries for about a
+        second. Never raises `StoreUnavailable`.
+        """
+        lookup = key.lookup_digest()
+        for pause in _FORGET_PAUSES:
+            try:
+                await self._hot.forget(lookup)
+            except StoreUnavailable:
+                await self._clock.sleep(pause)
+            else:
+                return 0.0
+        # A gateway that had the record before may yet write it over a lease that it took meanwhile, and no later.
+        return self._lease_ttl + (self._replay_ttl if completed else 0.0)
 
     async def tick(self) -> None:
         """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second; never raises

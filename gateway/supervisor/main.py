@@ -6,12 +6,14 @@ import os
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import gateway
 from gateway.admin import make_admin, start_admin
 from gateway.config import Config, ConfigErrors, load
 from gateway.observe import configure
+from gateway.server.operating import operating
 from gateway.supervisor.fleet import Fleet
 from gateway.tls import TlsError, reload_server_context, server_context
 
@@ -39,27 +41,28 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool) -> 
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class _AdminTls:
-    """The admin listener's certificate. It follows the workers' reloads; they report a file that cannot be used."""
+class _AdminSide:
+    """What the admin listener goes by: its certificate, and the routes' policies. Both follow the workers' reloads; a file that cannot be
+    used they report themselves.
+    """
 
     def __init__(self, config: Config, path: Path) -> None:
+        self.config = config
         self.context = None if config.admin.tls is None else server_context(config.admin.tls)
         self._path = path
 
     def renew(self) -> None:
-        if self.context is None:
-            return
         try:
-            settings = load(self._path, os.environ).admin.tls
-            if settings is not None:
-                reload_server_context(self.context, settings)
+            self.config = load(self._path, os.environ)
+            if self.context is not None and self.config.admin.tls is not None:
+                reload_server_context(self.context, self.config.admin.tls)
         except (ConfigErrors, TlsError) as error:
-            _log.error("The admin listener keeps its certificate: %s", error)
+            _log.error("The admin listener keeps its certificate and its policies: %s", error)
 
 
 async def _run(config: Config, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool) -> int:
     try:
-        tls = _AdminTls(config, config_path)
+        side = _AdminSide(config, config_path)
     except TlsError as error:
         _log.error("%s", error)
         return EXIT_CONFIG
@@ -71,17 +74,19 @@ async def _run(config: Config, config_path: Path, workers: int, directory: Path,
         grace=config.drain.delay + config.drain.timeout + GRACE_SLACK,
         first=("--accept-scope-change",) if accept_scope_change else (),
         environment=_environment(),
-        on_reload=tls.renew,
+        on_reload=side.renew,
     )
-    try:
-        runner = await start_admin(config.admin.listen, make_admin(fleet.ports, config.admin.token), tls.context)
-    except OSError as error:
-        _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
-        return EXIT_UNAVAILABLE
-    try:
-        return await fleet.run()
-    finally:
-        await runner.cleanup()
+    async with operating(lambda: side.config) as operator:
+        ports = replace(fleet.ports, operator=operator)
+        try:
+            runner = await start_admin(config.admin.listen, make_admin(ports, config.admin.token), side.context)
+        except OSError as error:
+            _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
+            return EXIT_UNAVAILABLE
+        try:
+            return await fleet.run()
+        finally:
+            await runner.cleanup()
 
 
 def _environment() -> dict[str, str]:

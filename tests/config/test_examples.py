@@ -11,11 +11,14 @@ from gateway.config import ConfigErrors, Place, UnixListener, load
 from gateway.config.edge_fields import TlsServerFields
 from gateway.config.fields import CONFIG
 from gateway.config.kinds import Kind, Reader
+from gateway.config.reconcile_fields import RECONCILE, RequestFields
 from gateway.config.shapes import ListOf, MapOf, Struct
 from gateway.config.source import MapNode, compose
 from gateway.config.upstream_fields import TlsClientFields
+from gateway.config.webhook_fields import WEBHOOK
 from gateway.core.headers import Forwarding
-from gateway.core.policy import BodyKey, Combine, HeaderKey, HeaderPrincipal, Mode, PrincipalSource, Situation
+from gateway.core.policy import BodyKey, BodyMode, Combine, HeaderKey, HeaderPrincipal, Mode, OnUnknown, PrincipalSource, Situation
+from gateway.core.reconcile.policy import Probe
 from tests.tls.authority import write_authority, write_pair
 
 ACCOUNT = (HeaderPrincipal("X-Account-Id"),)
@@ -25,7 +28,10 @@ CHOSEN = {"scope", "principal", "methods"}
 """Fields that have no fixed default: the example shows a value."""
 _KEY = ".routes.idempotency.key"
 NEEDS_MORE = {".tls", ".admin.tls", ".upstreams.tls", ".upstreams.targets", f"{_KEY}.query", f"{_KEY}.json_pointer", f"{_KEY}.pattern"} | {
-    ".routes.idempotency.forward_key_in"
+    ".routes.idempotency.forward_key_in",
+    ".routes.idempotency.webhook",
+    ".former_encryption_key_files",
+    *(f".routes.idempotency.reconcile.{name}" for name in ("upstream", "request", "rules")),
 }
 """What needs files, or stands in place of something else: the example mentions it in a comment, and another one shows it."""
 EXAMPLES = {
@@ -35,8 +41,10 @@ EXAMPLES = {
     "observe.yaml",
     "principals.yaml",
     "providers.yaml",
+    "reconcile.yaml",
     "sidecar.yaml",
     "streaming.yaml",
+    "webhook-receiver.yaml",
 }
 
 
@@ -149,6 +157,57 @@ def test_the_providers_example_speaks_three_dialects() -> None:
     assert [(policy.key.required, policy.key.max_length) for policy in policies] == [(True, 255), (True, 45), (True, 255)]
     assert policies[2].dialect.answers[Situation.EXPIRED].status == 410
     assert config.warnings == ()
+
+
+SECRETS = {
+    "GATEWAY_ENCRYPTION_KEY": "0" * 32,
+    "PAYMENTS_API_KEY": "key",
+    "PAYMENTS_WEBHOOK_SECRET": "whsec_0123456789abcdef",
+    "PARTNER_WEBHOOK_SECRET": "0123456789abcdef",
+}
+
+
+def test_the_reconcile_example_shows_every_way_to_find_out() -> None:
+    """Each kind of probe, two webhooks, and running again; what leans on the upstream's own deduplication is warned about."""
+    config = load(FOLDER / "reconcile.yaml", ENV | SECRETS)
+    policies = {route.id: route.policy for route in config.routes if route.policy}
+    assert all(policy.reconcilable for policy in policies.values())
+    assert {type(policy.reconcile.probe) for policy in policies.values()} == set(get_args(Probe))
+    assert [name for name, policy in policies.items() if policy.webhook] == ["create-charge", "create-order"]
+    assert [name for name, policy in policies.items() if policy.on_unknown is OnUnknown.REEXECUTE] == ["create-subscription"]
+    assert [str(one).partition("idempotency.")[2].partition(": ")[0] for one in config.warnings] == ["reconcile.probe", "on_unknown"]
+    assert all("the upstream must deduplicate by key" in one.message for one in config.warnings)
+
+
+def test_the_receiver_example_is_keyed_by_events() -> None:
+    """One route takes the event's id from the body, the other from a header field, and nothing is warned about."""
+    config = load(FOLDER / "webhook-receiver.yaml", ENV)
+    policies = [route.policy for route in config.routes if route.policy]
+    assert [policy.key.place for policy in policies] == [BodyKey("/id"), HeaderKey("webhook-id")]
+    assert [policy.fingerprint.body for policy in policies] == [BodyMode.NONE, BodyMode.NONE]
+    assert config.warnings == ()
+
+
+def test_what_the_full_example_comments_out_about_probes_is_all_there_is_and_good(tmp_path: Path) -> None:
+    """With the comments of `reconcile` and `webhook` made settings it loads, and names each field of theirs."""
+    lines = (FOLDER / "gateway.yaml").read_text().splitlines()
+    begin, end = lines.index("      # webhook:".ljust(38) + "# where the provider tells what became of operations"), len(lines)
+    end = next(index for index in range(begin, end) if not lines[index].startswith("      # "))
+    first = next(index for index, line in enumerate(lines) if line.startswith("      reconcile:"))
+    text = "\n".join(
+        line.replace("# ", "", 1) if line.startswith(("        # ", "      # ")) and first < index < end else line
+        for index, line in enumerate(lines)
+    )
+    text = text.replace("probe: manual ", "probe: lookup ").replace("upstream: reports", "upstream: payments")
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "api-key").write_text("key")
+    (tmp_path / "gateway.yaml").write_text(text)
+    config = load(tmp_path / "gateway.yaml", {**ENV, "API_KEY": "key", "WEBHOOK_SECRET": "0123456789abcdef"})
+    assert config.warnings == ()
+    shown = yaml.safe_load(text)["routes"][0]["idempotency"]
+    for struct, part in ((RECONCILE, shown["reconcile"]), (WEBHOOK, shown["webhook"])):
+        assert set(part) == {field.name for field in struct.table}
+    assert set(shown["reconcile"]["request"]) == {field.name for field in Struct.of(RequestFields).table}
 
 
 def test_the_observe_example_enforces_nothing() -> None:

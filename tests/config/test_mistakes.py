@@ -92,9 +92,7 @@ IN_POLICY = [
     pytest.param(
         "in_flight: accepted", '11:18: {}.in_flight: "accepted" is not supported yet; expected one of conflict, wait', id="later-in-flight"
     ),
-    pytest.param(
-        "on_unknown: reexecute", '11:19: {}.on_unknown: "reexecute" is not supported yet; expected reconcile', id="later-on-unknown"
-    ),
+    pytest.param("on_unknown: retry", '11:19: {}.on_unknown: expected one of reconcile, reexecute, found "retry"', id="on-unknown"),
 ]
 
 

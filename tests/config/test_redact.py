@@ -47,6 +47,34 @@ def test_a_url_keeps_what_is_surely_no_secret(tmp_path: Path, url: str, shown: s
     assert postgres["dsn"] == shown
 
 
+PROBE = """\
+      reconcile:
+        probe: lookup
+        request: {path: "/c/{key}", headers: {Authorization: "Bearer SECRET1"}, headers_file: {X-Key: key}}
+        rules: [{status: [200], verdict: executed}]
+      webhook:
+        path: /w
+        signature: {stripe: {secrets: [SECRET2, SECRET3]}}
+        event_id: /id
+        find: /k
+        rules: [{when: [{pointer: /t, exists: true}], verdict: executed, answer: {status: 201}}]
+"""
+
+
+def test_a_probe_and_a_webhook_keep_their_secrets(tmp_path: Path) -> None:
+    """Names of header fields stay, their values do not; nor do secrets of signatures and encryption keys."""
+    (tmp_path / "key").write_text("SECRET4")
+    head = HEAD.replace('8000"}', '8000", max_execution: 1m}')
+    config = read(tmp_path, f"encryption_key: SECRET{'5' * 32}\nformer_encryption_keys: [SECRET{'6' * 32}]\n{head}{ROUTES}{PROBE}")
+    shown = redact(config)
+    assert "SECRET" not in json.dumps(shown) + repr(config)
+    assert shown["encryption_keys"] == ["***", "***"]
+    policy = json.loads(json.dumps(shown))["routes"][0]["policy"]
+    probe = policy["reconcile"]["probe"]
+    assert (probe["kind"], probe["request"]["headers"]) == ("lookup", [["Authorization", "***"], ["X-Key", "***"]])
+    assert policy["webhook"]["signature"] == {"secrets": ["***", "***"], "tolerance": 300.0}
+
+
 @settings(deadline=None)
 @given(st.text(alphabet="abc019:/?#@%&=+ ", max_size=12), st.booleans())
 def test_no_password_is_ever_shown(tmp_path_factory: pytest.TempPathFactory, text: str, quoted: bool) -> None:

@@ -17,6 +17,7 @@ from tests.config.test_load import FULL, LEAST
 SCHEMA: dict[str, Any] = json.loads(json.dumps(json_schema()))
 EXAMPLES = sorted((Path(__file__).parents[2] / "config").glob("*.yaml"))
 TYPES: dict[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+TYPES |= {"number": (int, float), "null": type(None)}
 
 
 def accepts(schema: dict[str, Any], value: Any) -> bool:
@@ -78,6 +79,26 @@ def test_the_examples_fit(path: Path) -> None:
     assert accepts(SCHEMA, yaml.safe_load(path.read_text()))
 
 
+EVERY_PROBE = """\
+      on_unknown: reexecute
+      reconcile:
+        probe: "${PROBE}"
+        request: {method: GET, path: "/a?b={key}", headers: {A: "${A}"}, headers_file: {B: b}, body: "{}"}
+        capture: {a: /a, b: "${B}"}
+        rules:
+          - status: [200, "${STATUS}"]
+            when: [{pointer: "", exists: true}, {pointer: /a, equals: [1, 1.5, a, true, null]}]
+            verdict: executed
+          - {when: [{pointer: /b, empty: true}, {pointer: /c, not_empty: true}, {pointer: /d, missing: true}], verdict: not_executed}
+          - {verdict: executed, answer: {status: 201, headers: {A: b}, body: ""}}
+      webhook:
+        path: /a
+        signature: {hmac_sha256: {header: A, secret_files: [a, b], encoding: base64, prefix: v1=}}
+        event_id: header:webhook-id
+        find: /a
+        by: a
+        rules: [{verdict: executed}]
+"""
 EVERY_SOURCE = """[{header: A}, {basic: true}, {client_certificate: {}}, {client_certificate: {header: X}},
     {jwt: {claim: sub, algorithms: [RS256], jwks_url: "https://a/keys", audience: a}},
     {jwt: {claim: [a, b], algorithms: [HS256, HS512], secret_file: s, audience: [a, b], issuer: i, header: X, leeway: 0s}},
@@ -86,11 +107,17 @@ EVERY_SOURCE = """[{header: A}, {basic: true}, {client_certificate: {}}, {client
 
 
 @pytest.mark.parametrize(
-    "text", [LEAST, FULL, HEAD + ROUTES, (HEAD + ROUTES).replace("none", EVERY_SOURCE), HEAD + ROUTES + "      dialect: ./house.yaml\n"]
+    "text",
+    [LEAST, FULL, HEAD + ROUTES, (HEAD + ROUTES).replace("none", EVERY_SOURCE), HEAD + ROUTES + "      dialect: ./house.yaml\n"],
 )
 def test_what_loads_fits(text: str) -> None:
     """Files that load are valid under the schema."""
     assert accepts(SCHEMA, yaml.safe_load(text))
+
+
+def test_every_field_of_probes_and_webhooks_fits() -> None:
+    """As far as an editor can judge them: each kind of value is taken, variables too."""
+    assert accepts(SCHEMA, yaml.safe_load(HEAD + ROUTES + EVERY_PROBE))
 
 
 WRONG = [
@@ -116,6 +143,23 @@ WRONG = [
     ("lease: 30s", "fingerprint: {only: [a]}"),
     ("release_on: [429]", "release_on: [429, 429]"),
     ("release_on: [429]", "release_on: [99]"),
+    ("lease: 30s", "on_unknown: retry"),
+    ("lease: 30s", "reconcile: {probe: ask}"),
+    ("lease: 30s", "reconcile: {rules: [{status: [200]}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: done}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: executed, when: [{pointer: /a}]}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: executed, when: [{pointer: /a, equals: 1, exists: true}]}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: executed, when: [{pointer: /a, exists: false}]}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: executed, when: [{pointer: /a, equals: {}}]}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: executed, when: [{pointer: a, equals: 1}]}]}"),
+    ("lease: 30s", "reconcile: {rules: [{verdict: executed, answer: {body: a, pointer: /a}}]}"),
+    ("lease: 30s", "reconcile: {request: {headers: [A]}}"),
+    ("lease: 30s", "reconcile: {request: {headers: {'A B': a}}}"),
+    ("lease: 30s", "reconcile: {capture: {a-b: /a}}"),
+    ("lease: 30s", "webhook: {signature: {}}"),
+    ("lease: 30s", "webhook: {signature: {stripe: {}}}"),
+    ("lease: 30s", "webhook: {signature: {stripe: {secret: a, secrets: [b]}}}"),
+    ("lease: 30s", "webhook: {event_id: id}"),
     ("dsn: ", "dns: "),
     ("url: ", "urls: "),
 ]

@@ -5,7 +5,9 @@ A store is contracted by a subclass of `StoreContract` with one fixture, `harnes
 
 import hashlib
 import itertools
+import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
@@ -15,6 +17,7 @@ import asyncpg
 from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse
 from gateway.core.packing import ZLIB, pack
 from gateway.ports import Maintenance, Retention, Store, Transition
+from gateway.resolving import Audit, Entry, Reconciliation
 from gateway.store.memory import MemoryStore
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.queries import QUERIES
@@ -37,12 +40,23 @@ class Harness(Protocol):
     @property
     def maintenance(self) -> Maintenance: ...
 
+    @property
+    def reconciliation(self) -> Reconciliation: ...
+
     async def advance(self, seconds: float) -> None:
         """Let this much time pass on the store's clock, for every record in it and for what is left of others."""
         ...
 
     async def archived(self, key: RecordKey) -> list[Record]:
         """What the archive holds under a key, oldest first."""
+        ...
+
+    async def history(self, key: RecordKey) -> list[Entry]:
+        """What is remembered of the records under a key, oldest first."""
+        ...
+
+    async def audit(self, key: RecordKey) -> list[Audit]:
+        """What operators did to the records under a key, oldest first."""
         ...
 
 
@@ -61,12 +75,19 @@ class MemoryHarness:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock, self.clock)
         self.maintenance = self.store
+        self.reconciliation = self.store.reconciliation
 
     async def advance(self, seconds: float) -> None:
         self.clock.now += seconds
 
     async def archived(self, key: RecordKey) -> list[Record]:
         return [record for record in self.store.archived() if record.key == key]
+
+    async def history(self, key: RecordKey) -> list[Entry]:
+        return [entry for _, entry in self.reconciliation.history(key)]
+
+    async def audit(self, key: RecordKey) -> list[Audit]:
+        return self.reconciliation.audit(key)
 
 
 class PostgresHarness:
@@ -76,6 +97,7 @@ class PostgresHarness:
         self.dsn = dsn
         self.store = store
         self.maintenance = store
+        self.reconciliation = store.reconciliation
 
     async def advance(self, seconds: float) -> None:
         await age_records(self.dsn, seconds)
@@ -83,8 +105,14 @@ class PostgresHarness:
     async def archived(self, key: RecordKey) -> list[Record]:
         return await archived_records(self.dsn, key)
 
+    async def history(self, key: RecordKey) -> list[Entry]:
+        return await remembered(self.dsn, key)
 
-TABLES = ("gateway_records", "gateway_records_archive", "gateway_tombstones")
+    async def audit(self, key: RecordKey) -> list[Audit]:
+        return await audited(self.dsn, key)
+
+
+TABLES = ("gateway_records", "gateway_records_archive", "gateway_tombstones", "gateway_history", "gateway_webhook_events")
 
 
 async def age_records(dsn: str, seconds: float) -> None:
@@ -112,10 +140,33 @@ async def archived_records(dsn: str, key: RecordKey) -> list[Record]:
         await connection.close()
 
 
+async def remembered(dsn: str, key: RecordKey) -> list[Entry]:
+    """As `Harness.history`, in the database at `dsn`."""
+    query = "SELECT source, what, detail, actor, reason FROM gateway_history WHERE (scope_id, idempotency_key) = ($1, $2) ORDER BY id"
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(query, key.scope_id, key.key)
+        return [Entry(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
+    finally:
+        await connection.close()
+
+
+async def audited(dsn: str, key: RecordKey) -> list[Audit]:
+    """As `Harness.audit`, in the database at `dsn`."""
+    query = "SELECT actor, action, reason, detail FROM gateway_audit WHERE (scope_id, idempotency_key) = ($1, $2) ORDER BY id"
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(query, key.scope_id, key.key)
+        return [Audit(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
+    finally:
+        await connection.close()
+
+
 async def empty_records(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(f"TRUNCATE {', '.join(TABLES)}")
+        await connection.execute("SET session_replication_role = replica")  # the audit table refuses it otherwise
+        await connection.execute(f"TRUNCATE {', '.join(TABLES)}, gateway_audit")
     finally:
         await connection.close()
 
@@ -139,12 +190,17 @@ def intent(
     reconcilable: bool = True,
     gone_for: float | None = None,
     observed: bool = False,
+    route_id: str = "create-charge",
+    captured: Mapping[str, str] | None = None,
+    correlation: str | None = None,
+    sealed: bytes | None = None,
+    reexecute: bool = False,
 ) -> Intent:
     return Intent(
         key=key or fresh_key(),
         fingerprint=meaning or fingerprint(),
         owner=owner or secrets.token_bytes(16),
-        route_id="create-charge",
+        route_id=route_id,
         request_id=request_id,
         method="POST",
         target=b"/v1/charges?x=%FF\xfe",
@@ -153,6 +209,10 @@ def intent(
         reconcilable=reconcilable,
         gone_for=gone_for,
         observed=observed,
+        captured=captured,
+        correlation=correlation,
+        sealed=sealed,
+        reexecute=reexecute,
     )
 
 

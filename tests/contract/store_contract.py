@@ -1,6 +1,7 @@
 """The contract: what a store is. Every store passes it unchanged; no test asks which store it has, and none is overridden.
 
-What becomes of expired records is in `retention_contract`, what observed ones are in `observed_contract`.
+What becomes of expired records is in `retention_contract`, what observed ones are in `observed_contract`, how what is unknown is found out
+in `reconciliation_contract` and `webhook_contract`.
 """
 
 import asyncio
@@ -31,7 +32,9 @@ from tests.contract.harness import (
     response,
 )
 from tests.contract.observed_contract import ObservedContract
+from tests.contract.reconciliation_contract import ReconciliationContract
 from tests.contract.retention_contract import RetentionContract
+from tests.contract.webhook_contract import WebhookContract
 
 
 async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent]) -> list[Lease]:
@@ -40,7 +43,7 @@ async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent])
     return [claim for claim in claims if claim is not None]
 
 
-class StoreContract(RetentionContract, ObservedContract):
+class StoreContract(RetentionContract, ObservedContract, ReconciliationContract, WebhookContract):
     """Subclass it with a fixture `harness` that yields a `Harness` over an empty store."""
 
     def test_no_contract_test_is_overridden(self) -> None:

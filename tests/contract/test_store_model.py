@@ -12,12 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, Transition
+from gateway.resolving import Entry, Fence
 from gateway.store.postgres import PostgresStore
 from tests.contract.harness import Harness, MemoryHarness, PostgresHarness, empty_records, fingerprint, intent, packed_response, response
 
 T = TypeVar("T")
 
-LEASE, MAX_EXECUTION, RETENTION = 30.0, 60.0, 600.0
+LEASE, MAX_EXECUTION, RETENTION, HOLD = 30.0, 60.0, 600.0, 20.0
 GONE_FOR, KEEP_FOR = 9000.0, 5000.0
 RETENTIONS = [Retention(RETENTION, gone, keep) for gone in (None, GONE_FOR) for keep in (None, KEEP_FOR)]
 KEYS = st.integers(0, 1)
@@ -29,7 +30,7 @@ ANSWERS = {"x": response(b"x"), "y": packed_response()}
 @dataclass(frozen=True)
 class Row:
     """The model's record. `until` is the end of the lease, or the expiry; instants are whole numbers that tests never hit exactly.
-    `watched`: it only observed.
+    `watched`: it only observed. `due`: when somebody looks; `sure`: from when on *not executed* counts; `looked`: when the last look began.
     """
 
     status: Status
@@ -45,6 +46,12 @@ class Row:
     kept: Retention = RETENTIONS[0]
     reason: str | None = None
     answer: StoredResponse | None = None
+    due: float = 0.0
+    sure: float = 0.0
+    dead: bool = False
+    looked: float | None = None
+    looks: int = 0
+    agreed: int = 0
 
     def over(self, now: float) -> bool:
         return self.status is not Status.UNKNOWN and self.until <= now
@@ -70,7 +77,17 @@ class Row:
         return replace(self, status=status, version=self.version + 1, until=until, **more)  # type: ignore[arg-type]  # fields by name
 
     def doubted(self, now: float, reason: str) -> "Row":
-        return self.moved(Status.UNKNOWN, now + OBSERVED_DOUBT_KEPT if self.watched else 0.0, reason=reason)
+        until, dead = now + OBSERVED_DOUBT_KEPT if self.watched else 0.0, not self.probe and not self.watched
+        counts = {"sure": self.due, "looked": None, "looks": 0, "agreed": 0}
+        return self.moved(Status.UNKNOWN, until, reason=reason, dead=dead, **counts)
+
+    def leased(self, now: float, **more: object) -> "Row":
+        return self.moved(Status.IN_PROGRESS, now + LEASE, due=now + LEASE + MAX_EXECUTION, dead=False, **more)
+
+    @property
+    def open(self) -> bool:
+        """In doubt, and somebody's business."""
+        return self.status is Status.UNKNOWN and not self.watched
 
 
 class Machine(RuleBasedStateMachine):
@@ -89,6 +106,8 @@ class Machine(RuleBasedStateMachine):
         self.archive: list[tuple[RecordKey, float]] = []
         self.leases: list[Lease] = []
         self.seen: list[Record] = []
+        self.fences: list[tuple[Fence, bytes]] = []
+        self.route = f"route-{secrets.token_hex(8)}"
 
     def ask(self, answer: Awaitable[T]) -> T:
         return type(self).wait(answer)  # type: ignore[return-value]  # the answer's own type
@@ -97,14 +116,17 @@ class Machine(RuleBasedStateMachine):
         return self.leases[-1 - number % len(self.leases)] if self.leases else None
 
     def wanted(self, key: RecordKey, meaning: str, probe: bool, watch: bool, ask: bool = False) -> Intent:
-        wanted = intent(key, MEANINGS[meaning], lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe, observed=watch)
+        wanted = intent(
+            key, MEANINGS[meaning], lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe, observed=watch, route_id=self.route
+        )
         return replace(wanted, gone_for=GONE_FOR if ask else None)
 
     def new_life(self, wanted: Intent, row: Row | None) -> Row:
         self.lives += 1
         version, until = 1 if row is None else row.version + 1, self.now + LEASE
         meaning, probe = wanted.fingerprint, wanted.reconcilable
-        return Row(Status.IN_PROGRESS, wanted.owner, meaning, 1, self.lives, version, until, probe, wanted.observed, self.now)
+        row = Row(Status.IN_PROGRESS, wanted.owner, meaning, 1, self.lives, version, until, probe, wanted.observed, self.now)
+        return replace(row, due=until + MAX_EXECUTION)
 
     @rule(which=KEYS, meaning=st.sampled_from("ab"), probe=st.booleans(), watch=st.booleans(), ask=st.booleans())
     def reserve(self, which: int, meaning: str, probe: bool, watch: bool, ask: bool) -> None:
@@ -125,18 +147,20 @@ class Machine(RuleBasedStateMachine):
             self.check(answer, row)
             self.seen.append(answer)
 
-    @rule(number=HOLDERS, meaning=st.sampled_from("ab"), probe=st.booleans(), watch=st.booleans())
-    def claim(self, number: int, meaning: str, probe: bool, watch: bool) -> None:
+    @rule(number=HOLDERS, meaning=st.sampled_from("ab"), probe=st.booleans(), watch=st.booleans(), again=st.booleans())
+    def claim(self, number: int, meaning: str, probe: bool, watch: bool, again: bool) -> None:
         if not self.seen:
             return
         record = self.seen[-1 - number % len(self.seen)]
-        row, wanted = self.rows.get(record.key), self.wanted(record.key, meaning, probe, watch)
+        row, wanted = self.rows.get(record.key), replace(self.wanted(record.key, meaning, probe, watch), reexecute=again)
         answer = self.ask(self.harness.store.claim(record, wanted))
         exact = row is not None and (row.version, row.expired(self.now)) == (record.version, record.expired) and self.same_life(record, row)
         if exact and row is not None and record.expired and (row.ended or row.yields(watching=watch)):
             taken = self.new_life(wanted, row)
-        elif exact and row is not None and row.status is Status.FAILED_RETRYABLE and row.meaning == MEANINGS[meaning]:
-            taken = row.moved(Status.IN_PROGRESS, self.now + LEASE, owner=wanted.owner, attempt=row.attempt + 1, probe=probe, watched=watch)
+        elif exact and row is not None and self.claimable(row, again=again) and row.meaning == MEANINGS[meaning]:
+            taken = row.leased(self.now, owner=wanted.owner, attempt=row.attempt + 1, probe=probe, watched=watch)
+            assert answer is not None
+            assert answer.reexecution == (row.status is Status.UNKNOWN)
         else:
             assert answer is None
             return
@@ -144,6 +168,9 @@ class Machine(RuleBasedStateMachine):
         assert (answer.owner, answer.attempt) == (wanted.owner, taken.attempt)
         self.rows[record.key] = taken
         self.leases.append(answer)
+
+    def claimable(self, row: Row, *, again: bool) -> bool:
+        return row.status is Status.FAILED_RETRYABLE or (again and row.open and not row.dead and row.sure <= self.now)
 
     def same_life(self, record: Record, row: Row) -> bool:
         return record.owner == row.owner  # versions rise, so that within one owner's reign they name one life
@@ -160,7 +187,7 @@ class Machine(RuleBasedStateMachine):
             assert got is (Transition.ALREADY if row.answer == ANSWERS[answer] else Transition.STALE)
         else:
             assert got is Transition.DONE
-            self.rows[lease.key] = row.moved(Status.COMPLETED, self.now + RETENTION, answer=ANSWERS[answer], kept=kept)
+            self.rows[lease.key] = row.moved(Status.COMPLETED, self.now + RETENTION, answer=ANSWERS[answer], kept=kept, dead=False)
 
     @rule(number=HOLDERS, kept=st.sampled_from(RETENTIONS))
     def release(self, number: int, kept: Retention) -> None:
@@ -172,7 +199,7 @@ class Machine(RuleBasedStateMachine):
             assert got is (Transition.MISSING if row is None else Transition.STALE)
         elif row.status in (Status.IN_PROGRESS, Status.UNKNOWN):
             assert got is Transition.DONE
-            self.rows[lease.key] = row.moved(Status.FAILED_RETRYABLE, self.now + RETENTION, reason="not_sent", kept=kept)
+            self.rows[lease.key] = row.moved(Status.FAILED_RETRYABLE, self.now + RETENTION, reason="not_sent", kept=kept, dead=False)
         else:
             assert got is (Transition.ALREADY if row.status is Status.FAILED_RETRYABLE else Transition.STALE)
 
@@ -197,7 +224,7 @@ class Machine(RuleBasedStateMachine):
         for lease in self.leases[-4:]:
             row = self.rows.get(lease.key)
             if row is not None and row.owner == lease.owner and row.status is Status.IN_PROGRESS:
-                self.rows[lease.key] = row.moved(Status.IN_PROGRESS, self.now + LEASE)
+                self.rows[lease.key] = row.leased(self.now)
                 expected.add(lease.owner)
         assert renewed == expected
 
@@ -220,6 +247,73 @@ class Machine(RuleBasedStateMachine):
         assert swept == due
         for key in due:
             self.rows[key] = self.rows[key].doubted(self.now, "lease_expired")
+
+    @rule(acts=st.booleans(), executes=st.booleans())
+    def look(self, acts: bool, executes: bool) -> None:
+        owners = [secrets.token_bytes(16) for _ in self.keys] if acts else []
+        looks = self.ask(self.harness.reconciliation.take_due(self.route, 2, HOLD, owners, executes=executes))
+        due = {key for key, row in self.rows.items() if row.open and not row.dead and row.due <= self.now}
+        assert {look.fence.key for look in looks} == due
+        for look in looks:
+            row = self.rows[look.fence.key]
+            assert (look.look, look.agreed, look.over) == (row.looks + 1, row.agreed, row.sure <= self.now)
+            sure = max(row.sure, self.now + HOLD + MAX_EXECUTION) if executes else row.sure
+            taken = row.moved(Status.UNKNOWN, due=self.now + HOLD, sure=sure, looks=row.looks + 1, looked=self.now, owner=look.owner)
+            assert (look.owner in owners) if acts else (look.owner == row.owner)
+            assert look.fence.version == taken.version
+            self.rows[look.fence.key] = taken
+            self.fences.append((look.fence, look.owner))
+
+    @rule(number=HOLDERS, word=st.sampled_from(["executed", "not_executed", "again", "agreed", "bury"]), looked=st.booleans())
+    def conclude(self, number: int, word: str, looked: bool) -> None:
+        """By the fence of a look, or of a record as it was seen."""
+        fences = self.fences if looked else [(Fence(seen.key, seen.record_id, seen.version), seen.owner) for seen in self.seen]
+        if not fences:
+            return
+        fence, owner = fences[-1 - number % len(fences)]
+        row, port = self.rows.get(fence.key), self.harness.reconciliation
+        kept, entry = RETENTIONS[0], Entry("lookup", word)
+        match word:
+            case "executed":
+                got = self.ask(port.conclude_executed(fence, ANSWERS["x"], kept, entry))
+            case "not_executed":
+                got = self.ask(port.conclude_not_executed(fence, "verdict", kept, entry, looked=looked))
+            case "bury":
+                got = self.ask(port.dead_letter(fence, entry))
+            case _:
+                got = self.ask(port.look_again(fence, 7.0, agreed=word == "agreed", entry=entry))
+        same = row is not None and (row.version, row.owner) == (fence.version, owner)
+        if row is None or not same or row.watched or not self.allows(row, word, looked=looked):
+            assert got is (Transition.MISSING if row is None else Transition.STALE)
+            return
+        assert got is Transition.DONE
+        until = self.now + RETENTION
+        match word:
+            case "executed":
+                self.rows[fence.key] = row.moved(Status.COMPLETED, until, answer=ANSWERS["x"], kept=kept, dead=False)
+            case "not_executed":
+                self.rows[fence.key] = row.moved(Status.FAILED_RETRYABLE, until, reason="verdict", kept=kept, dead=False)
+            case "bury":
+                self.rows[fence.key] = row.moved(Status.UNKNOWN, dead=True)
+            case _:
+                agreed = row.agreed + 1 if word == "agreed" else 0
+                self.rows[fence.key] = row.moved(Status.UNKNOWN, due=self.now + 7.0, agreed=agreed)
+
+    def allows(self, row: Row, word: str, *, looked: bool) -> bool:
+        """Whether a verdict may change the record as it is."""
+        match word:
+            case "executed":
+                return row.open or (row.status is Status.IN_PROGRESS and row.over(self.now)) or self.free(row)
+            case "not_executed":
+                began = row.looked if looked else self.now
+                return row.open and began is not None and row.sure <= began
+            case "bury":
+                return row.open and not row.dead
+            case _:
+                return row.open
+
+    def free(self, row: Row) -> bool:
+        return row.status is Status.FAILED_RETRYABLE and not row.over(self.now)
 
     @rule()
     def reap(self) -> None:
@@ -272,7 +366,10 @@ class Machine(RuleBasedStateMachine):
         assert record.version == row.version
         assert record.expired == row.expired(self.now)
         assert record.lease_live == (row.status is Status.IN_PROGRESS and not row.over(self.now))
-        assert record.dead_lettered == (row.status is Status.UNKNOWN and not row.probe and not row.watched)
+        assert record.dead_lettered == row.dead
+        if not row.ended:
+            assert record.reconcile_in is not None
+            assert abs(record.reconcile_in - max(row.due - self.now, 0.0)) < 5
 
 
 def explore(harness: Harness, runner: asyncio.Runner, *, examples: int, steps: int) -> None:

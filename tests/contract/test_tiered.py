@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.model import Record, RecordKey
+from gateway.resolving import Audit, Entry
 from gateway.store.memory import MemoryStore
+from gateway.store.memory_resolving import MemoryReconciliation
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.codec import CompletedEntry, decode, encode_completed
@@ -13,7 +15,7 @@ from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock
-from tests.contract.harness import age_records, archived_records, empty_records
+from tests.contract.harness import age_records, archived_records, audited, empty_records, remembered
 from tests.contract.store_contract import StoreContract
 
 
@@ -36,6 +38,7 @@ class TieredHarness:
         self.link = link
         self.store = TieredStore(authority, HotPath(link), clock)
         self.maintenance = authority
+        self.reconciliation = authority.reconciliation
 
     async def advance(self, seconds: float) -> None:
         assert await self.store.drain(10)
@@ -48,6 +51,14 @@ class TieredHarness:
     async def archived(self, key: RecordKey) -> list[Record]:
         assert isinstance(self.maintenance, MemoryStore)
         return [record for record in self.maintenance.archived() if record.key == key]
+
+    async def history(self, key: RecordKey) -> list[Entry]:
+        assert isinstance(self.reconciliation, MemoryReconciliation)
+        return [entry for _, entry in self.reconciliation.history(key)]
+
+    async def audit(self, key: RecordKey) -> list[Audit]:
+        assert isinstance(self.reconciliation, MemoryReconciliation)
+        return self.reconciliation.audit(key)
 
     async def age(self, key: bytes, seconds: float) -> None:
         """Bring the end of an entry nearer."""
@@ -69,6 +80,12 @@ class TieredPostgresHarness(TieredHarness):
 
     async def archived(self, key: RecordKey) -> list[Record]:
         return await archived_records(self.dsn, key)
+
+    async def history(self, key: RecordKey) -> list[Entry]:
+        return await remembered(self.dsn, key)
+
+    async def audit(self, key: RecordKey) -> list[Audit]:
+        return await audited(self.dsn, key)
 
     async def age(self, key: bytes, seconds: float) -> None:
         value = await self.link.execute(b"GET", key)

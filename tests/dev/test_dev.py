@@ -47,7 +47,7 @@ def in_background(request: Curl) -> tuple[threading.Thread, list[Answer]]:
 def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
     """Every command of the tour gets the answer that the tour names, and Ctrl-C then ends everything with 0."""
     with Dev(data_folder).ready() as dev:
-        first, same, other, slow, meanwhile, late, retry, books, metrics = curls(dev.output)
+        first, same, other, slow, meanwhile, late, retry, books, found, refund, dead, metrics = curls(dev.output)
         executed = first.send()
         assert (executed.status, json.loads(executed.body)["balance"]) == (201, 99_900)
         replayed = same.send()
@@ -70,8 +70,14 @@ def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
 
         booked = json.loads(books.send().body)
         assert (booked["charges"], booked["balance"]) == (3, 99_700)
+        wait_for(lambda: found.send().status == 201)
+        assert found.send().headers["idempotent-replayed"] == "true"
+        lost = refund.send()
+        assert (lost.status, problem(lost)) == (502, "outcome-unknown")
+        (waiting,) = json.loads(dead.send().body)["records"]
+        assert (waiting["route"], waiting["state"], waiting["reason"]) == ("create-refund", "dead_letter", "upstream_disconnected")
         counted = metrics.send().body.decode()
-        assert 'idempotency_requests_total{decision="replay",mode="enforce",route="create-charge"} 1.0' in counted
+        assert 'idempotency_requests_total{decision="replay",mode="enforce",route="create-charge"} 3.0' in counted
         dev.interrupt()
         assert dev.ends() == 0
 

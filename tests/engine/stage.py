@@ -71,6 +71,7 @@ class NotingObserver(Quiet):
         self.stale: list[str] = []
         self.upstream: list[int | None] = []
         self.failures: list[tuple[str, BaseException]] = []
+        self.conflicts: list[str] = []
 
     def settled(self, route: str, settlement: str, reason: str) -> None:
         self.settlements.append((settlement, reason))
@@ -86,6 +87,15 @@ class NotingObserver(Quiet):
     def key_noticed(self, route: str, kind: str, key_digest: str) -> None: ...
 
     def duplicate_seen(self, route: str, key_digest: str) -> None: ...
+
+    def reconciled(self, route: str, result: str) -> None:
+        return None
+
+    def webhook_event(self, route: str, result: str) -> None:
+        return None
+
+    def conflicting_execution(self, route: str, request_id: str) -> None:
+        self.conflicts.append(request_id)
 
     def background_failed(self, task: str, error: BaseException) -> None:
         self.failures.append((task, error))

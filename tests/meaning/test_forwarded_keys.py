@@ -28,6 +28,11 @@ ROUTES = """
     upstream: payments
     methods: [POST]
     idempotency: {key: {required: false}, forward_key: derived, forward_key_in: {header: X-Provider-Key}}
+  - id: optional-in-place
+    path: /optional-in-place
+    upstream: payments
+    methods: [POST]
+    idempotency: {key: {required: false}, forward_key: derived}
   - id: none-query
     path: /none-query
     upstream: payments
@@ -65,6 +70,18 @@ async def test_nobody_writes_a_derived_key_but_the_gateway(house: House) -> None
     await house.ask(b"/optional-derived", fresh(), more=(b"X_Provider_Key: idg_spoof",))
     assert house.last.value("x_provider_key") is None
     assert DERIVED.fullmatch(house.last.value("x-provider-key") or b"")
+
+
+async def test_an_underscore_writes_no_key_either(house: House) -> None:
+    """CGI and WSGI read `X_Key` as `X-Key`: such a line goes wherever the field itself would."""
+    await house.ask(b"/optional-derived", None, more=(b"X_Provider_Key: idg_b", b"X-Provider-Key: idg_a"))
+    assert [house.last.value(name) for name in ("x-provider-key", "x_provider_key")] == [None, None]
+    await house.ask(b"/optional-in-place", None, more=(b"Idempotency_Key: idg_c",))
+    assert house.last.value("idempotency_key") is None
+    await house.ask(b"/none", fresh(), more=(b"Idempotency_Key: idg_d",))
+    assert [house.last.value(name) for name in ("idempotency-key", "idempotency_key")] == [None, None]
+    await house.ask(b"/moved", fresh(), more=(b"Idempotency_Key: idg_e",))
+    assert house.last.value("idempotency_key") is None
 
 
 async def test_as_received(house: House) -> None:

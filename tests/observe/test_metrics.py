@@ -10,7 +10,7 @@ from gateway.core.decision import Label
 from gateway.core.model import RecordKey
 from gateway.core.policy import Policy, Route
 from gateway.observe import MetricsObserver, sets
-from gateway.ports import Counts, DoubtReason, NotSentReason, StoreUnavailable, Swept
+from gateway.ports import Counts, DoubtReason, NotSentReason, RouteDoubt, StoreUnavailable, Swept
 from tests.observe.support import GUARDED, OPEN, Series, exchange, parse, value
 
 
@@ -134,6 +134,33 @@ def test_background_work_shows(caplog: pytest.LogCaptureFixture) -> None:
     zombies = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [vars(record)["request_id"] for record in zombies] == ["request-1"] * 3
     assert "SECRET-KEY" not in repr([vars(record) for record in zombies])
+
+
+def test_doubts_show_by_route() -> None:
+    """Each route has its own figures, also once nothing is in doubt any more; records of routes that left are told as `other`."""
+    observer = make()
+    doubts = [RouteDoubt("create-charge", 3, 1, 70.0), RouteDoubt("left", 2, 2, 90.0), RouteDoubt("gone", 1, 0, 95.0)]
+    observer.counted(Counts(0, 0, 0, 6, 3, 95.0, doubts))
+    series = shown(observer)
+    names = ("route_unknown", "route_dead_letters", "route_unknown_oldest_age_seconds")
+    assert [value(series, name, route="create-charge") for name in names] == [3, 1, 70.0]
+    assert [value(series, name, route="other") for name in names] == [3, 2, 95.0]
+    observer.counted(Counts(0, 0, 0, 0, 0, 0.0))
+    assert [value(shown(observer), name, route="create-charge") for name in names] == [0, 0, 0]
+
+
+def test_finding_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Steps of the reconciler and events of webhooks count by their closed sets; a second execution is an error in the log, too."""
+    observer = make()
+    observer.reconciled("create-charge", "scheduled")
+    observer.reconciled("create-charge", "invented")
+    observer.webhook_event("create-charge", "applied")
+    observer.conflicting_execution("create-charge", "request-9")
+    series = shown(observer)
+    assert [value(series, "reconcile_total", route="create-charge", result=one) for one in ("scheduled", "other", "resolved")] == [1, 1, 0]
+    assert value(series, "webhook_events_total", route="create-charge", result="applied") == 1
+    assert value(series, "conflicting_executions_total", route="create-charge") == 1
+    assert [vars(record)["request_id"] for record in caplog.records if record.levelno == logging.ERROR] == ["request-9"]
 
 
 def test_background_failures_are_counted_and_logged_sparingly(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import asyncpg
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.ports import OBSERVED_DOUBT_KEPT
 from gateway.store.postgres.rows import claim_arguments, columns, intent_row
 from gateway.store.postgres.statements import completion
 from tests.contract.harness import KEPT, RETENTION
@@ -29,6 +30,8 @@ class Before:
         self.connection = connection
         self.migration = migration
         self.prepared: dict[str, Any] = {}
+        self.intent_columns = 14 if migration >= 3 else 13
+        self.doubt_kept = [OBSERVED_DOUBT_KEPT] if migration >= 3 else []
 
     async def start(self) -> None:
         self.prepared = {name: await self.connection.prepare(text) for name, text in statements(self.migration).items()}
@@ -38,7 +41,7 @@ class Before:
         return await self.prepared[name].fetch(*arguments)  # type: ignore[no-any-return]  # prepared statements are Any here
 
     async def reserve(self, wanted: Intent) -> Lease | asyncpg.Record:
-        (row,) = await self.run("reserve", *columns([intent_row(wanted)[:13]]), INLINE)
+        (row,) = await self.run("reserve", *columns([intent_row(wanted)[: self.intent_columns]]), INLINE)
         return Lease(wanted.key, row["record_id"], wanted.owner, 1, 0.0, wanted.lease) if row["version"] is None else row
 
     async def reserved(self, wanted: Intent) -> Lease:
@@ -54,18 +57,24 @@ class Before:
     async def complete(self, lease: Lease, answer: StoredResponse) -> str:
         row = completion(lease, answer, KEPT)
         assert self.migration >= 2 or answer.encoding == 0
-        return await self._settle("complete", row[:12] if self.migration >= 2 else (*row[:8], *row[9:12]))
+        kept = row if self.migration >= 3 else row[:12] if self.migration >= 2 else (*row[:8], *row[9:12])
+        return await self._settle("complete", kept)
 
     async def release(self, lease: Lease) -> str:
-        return await self._settle("release", (lease.key.scope_id, lease.key.key, lease.owner, "x", RETENTION))
+        kept = (None, None) if self.migration >= 3 else ()
+        return await self._settle("release", (lease.key.scope_id, lease.key.key, lease.owner, "x", RETENTION, *kept))
 
     async def doubt(self, lease: Lease) -> str:
-        return await self._settle("doubt", (lease.key.scope_id, lease.key.key, lease.owner, "x"))
+        return await self._settle("doubt", (lease.key.scope_id, lease.key.key, lease.owner, "x"), *self.doubt_kept)
 
     async def claim(self, name: str, record: Record, wanted: Intent) -> Lease:
-        (row,) = await self.run(name, *claim_arguments(record, wanted)[:15])
+        (row,) = await self.run(name, *claim_arguments(record, wanted)[: self.intent_columns + 2])
         return Lease(wanted.key, row["record_id"], wanted.owner, row["attempt"], 0.0, wanted.lease)
 
-    async def _settle(self, name: str, row: tuple[Any, ...]) -> str:
-        (settled,) = await self.run(name, *columns([row]))
+    async def lapse(self, record: Record) -> bool:
+        key = record.key
+        return bool(await self.run("lapse", key.scope_id, key.key, record.record_id, record.version, *self.doubt_kept))
+
+    async def _settle(self, name: str, row: tuple[Any, ...], *more: object) -> str:
+        (settled,) = await self.run(name, *columns([row]), *more)
         return settled["transition"]  # type: ignore[no-any-return]  # a column of text

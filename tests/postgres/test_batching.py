@@ -62,6 +62,17 @@ async def test_a_herd_on_one_key_is_one_winner_in_few_statements(make_store: Mak
     assert len(recorder.sizes("reserve")) <= 4
 
 
+async def test_sealed_requests_count_in_the_size_of_a_batch(make_store: MakeStore, recorder: Recorder) -> None:
+    """Reserves that keep their request travel in few rows, or alone; the others beside them as ever."""
+    store = make_store(pool_size=1, observer=recorder)
+    sealed = [bytes(300 * 1024), *[bytes(200 * 1024)] * 12, bytes(300 * 1024)]
+    await asyncio.gather(*[store.reserve(intent(sealed=body)) for body in sealed])
+    sizes = recorder.sizes("reserve")
+    assert sum(sizes) == 14
+    assert max(sizes) <= 5
+    assert sizes.count(1) >= 2
+
+
 async def test_large_settles_travel_alone_and_batches_are_capped_in_bytes(make_store: MakeStore, recorder: Recorder) -> None:
     """A batch holds at most about a mebibyte; an answer of more than a quarter of that has a statement to itself."""
     store = make_store(observer=recorder)

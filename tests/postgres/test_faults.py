@@ -261,7 +261,7 @@ async def test_a_release_sees_a_claim_that_lands_while_it_waits(
     wanted = intent(lease.key)
     async with connection.transaction():
         record = await found(store, lease.key)
-        assert len(await connection.fetch(QUERIES["retry"], *claim_arguments(record, wanted))) == 1
+        assert len(await connection.fetch(QUERIES["retry"], *claim_arguments(record, wanted), False)) == 1
         releasing = asyncio.ensure_future(store.release(replace(lease, owner=wanted.owner), "lost", KEPT))
         await _blocked(connection)
     assert (await releasing).transition is Transition.DONE

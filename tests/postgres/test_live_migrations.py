@@ -15,6 +15,14 @@ from tests.support.services import Services
 LATER = pytest.mark.parametrize("step", migrations()[1:], ids=lambda step: step.name)
 
 
+def beforehand(step: Migration) -> list[str]:
+    """What the head of the file tells to do before, where the table is large."""
+    told = [
+        line.removeprefix("--   ") for line in step.sql.splitlines() if line.startswith(("--   ALTER", "--   CREATE", "--       WHERE"))
+    ]
+    return "\n".join(told).rstrip(";").split(";\n") if told else []
+
+
 @pytest.fixture
 async def gateway(services: Services, every_postgres: PostgresServer, step: Migration) -> AsyncIterator[tuple[str, Before]]:
     """The database without this migration and those after it, and a gateway of its time."""
@@ -30,8 +38,12 @@ async def gateway(services: Services, every_postgres: PostgresServer, step: Migr
 
 @LATER
 async def test_a_migration_reads_no_row_and_rewrites_none(gateway: tuple[str, Before], step: Migration) -> None:
-    """It is a matter of the catalogue: the server says so itself, and the table's file stays."""
+    """It is a matter of the catalogue: the server says so itself, and the table's file stays. What reads the table is done beforehand, with
+    traffic going on.
+    """
     dsn, before = gateway
+    for statement in beforehand(step):
+        await before.connection.execute(statement)
     assert await before.complete(await before.reserved(intent()), response()) == "done"
     connection = await asyncpg.connect(dsn)
     heard: list[str] = []
@@ -70,3 +82,36 @@ async def test_a_migration_does_not_hold_up_traffic_behind_a_long_transaction(ga
         assert step.name in await migrate(dsn)
     finally:
         await reader.close()
+
+
+@LATER
+async def test_a_large_table_is_not_locked_to_build_an_index(gateway: tuple[str, Before], step: Migration) -> None:
+    """The migration changes nothing until the index was built beside the traffic, as it tells; a building that was cut short is none."""
+    dsn, before = gateway
+    if not beforehand(step):
+        return
+    await before.connection.execute("""
+        INSERT INTO gateway_records (
+            scope_id, idempotency_key, record_id, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+            status, owner, request_method, request_target, max_execution, locked_until, reconcile_after
+        )
+        SELECT
+            'payments:none', n::text, gen_random_uuid(), 'r', 'q', sha256('f'), 1, sha256('p'), 'in_progress', decode(md5(n::text), 'hex'),
+            'POST', convert_to(repeat('/v', 800), 'UTF8'), interval '1 min', now(), now()
+        FROM generate_series(1, 42000) AS n
+    """)
+    with pytest.raises(MigrationError, match=f"{step.name}.*large"):
+        await migrate(dsn)
+    add, build, *others = beforehand(step)
+    await before.connection.execute(add)
+    await before.connection.execute(build)
+    await before.connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'gateway_records_due_by_route'::regclass")
+    for statement in others:
+        await before.connection.execute(statement)
+    with pytest.raises(MigrationError, match=f"{step.name}.*invalid"):
+        await migrate(dsn)
+    await before.connection.execute("DROP INDEX gateway_records_due_by_route")
+    await before.connection.execute(build)
+    assert isinstance(await before.reserve(intent()), Lease)
+    assert step.name in await migrate(dsn)
+    assert isinstance(await before.reserve(intent()), Lease)

@@ -111,10 +111,10 @@ async def test_a_released_record_is_claimed_up_to_its_expiry(frozen: "Connection
     record = await find(frozen, wanted)
     arguments = claim_arguments(record, intent(wanted.key))
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
-    assert await frozen.fetch(QUERIES["retry"], *arguments) == []
+    assert await frozen.fetch(QUERIES["retry"], *arguments, False) == []
     await frozen.execute(f"UPDATE gateway_records SET expires_at = now() + {MICROSECOND}")
     assert await frozen.fetch(QUERIES["new_life"], *arguments) == []
-    (row,) = await frozen.fetch(QUERIES["retry"], *arguments)
+    (row,) = await frozen.fetch(QUERIES["retry"], *arguments, False)
     assert (row["record_id"], row["attempt"]) == (record.record_id, 2)
 
 
@@ -219,7 +219,18 @@ async def fill(connection: "Connection") -> None:
         ))).*
         FROM gateway_records r WHERE r.status = 'completed'
     """)
-    await connection.execute("VACUUM ANALYZE gateway_records, gateway_tombstones, gateway_records_archive")
+    await connection.execute("""
+        INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, purge_after)
+        SELECT scope_id, idempotency_key, record_id, 'lookup', 'executed', coalesce(expires_at, now() + interval '1 day')
+        FROM gateway_records
+    """)
+    await connection.execute(
+        "INSERT INTO gateway_webhook_events"
+        " SELECT 'r', sha256(n::text::bytea), now() + n * interval '1 min' FROM generate_series(-100, 20000) AS n"
+    )
+    await connection.execute(
+        "VACUUM ANALYZE gateway_records, gateway_tombstones, gateway_records_archive, gateway_history, gateway_webhook_events"
+    )
 
 
 def scans(plan: Any) -> list[tuple[str, str]]:
@@ -239,12 +250,9 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
     keys = [(wanted.key.scope_id, wanted.key.key, wanted.owner) for wanted in many]
     lease = Lease(many[0].key, UUID(int=0), many[0].owner, 1, 0.0, 30.0)
     record = Record(many[0].key, UUID(int=0), 1, "unknown", many[0].fingerprint, b"", 1, "")  # type: ignore[arg-type]  # only its key counts
-    due = (
-        "SELECT FROM gateway_records"
-        " WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed AND reconcile_after <= now() LIMIT 10"
-    )
     primary, expiring, tombstones = "gateway_records_pkey", "gateway_records_expiring", "gateway_tombstones_pkey"
-    purge = {tombstones, "gateway_tombstones_expiring", "gateway_records_archive_pkey", "gateway_records_archive_purging"}
+    purge = {tombstones, "gateway_tombstones_expiring", "gateway_records_archive_pkey", "gateway_records_archive_purging", primary}
+    purge |= {"gateway_webhook_events_pkey", "gateway_webhook_events_expiring", "gateway_history_pkey", "gateway_history_aging"}
     asking = [replace(wanted, gone_for=n % 2 * 60.0 or None) for n, wanted in enumerate(many)]
     cases: list[tuple[str, tuple[Any, ...], set[str]]] = [
         (QUERIES["reserve"], (*columns(map(intent_row, many)), 65536), {primary}),
@@ -254,14 +262,13 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
         (QUERIES["release"], tuple(columns([(*key, "x", 1.0, None, 1.0) for key in keys])), {primary}),
         (QUERIES["doubt"], (*columns([(*key, "x") for key in keys]), OBSERVED_DOUBT_KEPT), {primary}),
         (QUERIES["renew"], tuple(columns([(*key, 1.0) for key in keys])), {primary}),
-        (QUERIES["retry"], claim_arguments(record, many[0]), {primary}),
+        (QUERIES["retry"], (*claim_arguments(record, many[0]), True), {primary}),
         (QUERIES["new_life"], claim_arguments(record, many[0]), {primary}),
         (QUERIES["lapse"], (*keys[0][:2], UUID(int=0), 1, OBSERVED_DOUBT_KEPT), {primary}),
         (QUERIES["sweep"], (10, OBSERVED_DOUBT_KEPT), {primary, "gateway_records_lapsing"}),
         (QUERIES["reap"], REAP, {primary, expiring}),
         (QUERIES["purge"], REAP[:2], purge),
         (QUERIES["live_records"], ("scope-7", 1000), {primary, "gateway_records_lapsing", "gateway_records_doubtful", expiring}),
-        (due, (), {"gateway_records_due"}),
     ]
     for mode in ("force_custom_plan", "force_generic_plan"):
         await connection.execute(f"SET plan_cache_mode = {mode}")
@@ -282,4 +289,4 @@ async def test_only_the_estimate_of_completed_records_may_read_many_rows(connect
     assert row["completed"] == pytest.approx(19_400, rel=0.1)
     (explained,) = await (await connection.prepare(QUERIES["counts"])).explain(10_000)
     used = {index for _, index in scans(explained["Plan"])}
-    assert {"gateway_records_lapsing", "gateway_records_doubtful", "gateway_records_dead"} <= used
+    assert {"gateway_records_lapsing", "gateway_records_doubtful"} <= used

@@ -94,6 +94,15 @@ class CountingObserver(Quiet):
     def reloaded(self, *, successful: bool) -> None:
         pass
 
+    def reconciled(self, route: str, result: str) -> None:
+        return None
+
+    def webhook_event(self, route: str, result: str) -> None:
+        return None
+
+    def conflicting_execution(self, route: str, request_id: str) -> None:
+        return None
+
     def background_failed(self, task: str, error: BaseException) -> None:
         if "a defect in the upstream client" not in str(error):
             self._world.fail(f"{self._who}: {task} failed: {error!r}")

@@ -76,12 +76,16 @@ class TakesLapsedLeasesForFree(Engine):
 
 
 class GoesOnWithoutLooking(Engine):
-    async def _after_lost_reply(self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool) -> Lease | None:
+    async def _after_lost_reply(
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+    ) -> Lease | None:
         return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.lease)
 
 
 class GoesOnAndReleases(Engine):
-    async def _after_lost_reply(self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool) -> Lease | None:
+    async def _after_lost_reply(
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+    ) -> Lease | None:
         lease = await super()._after_lost_reply(request, intent, started, settled_by_stale=settled_by_stale)
         if lease is not None:
             self._own(self._release_lost(request, intent, started, settled_by_stale=settled_by_stale))

@@ -39,6 +39,7 @@ class Setup:
     postgres_timeout: str = "2s"
     more: str = ""
     drain: str = "{delay: 0s, timeout: 90s}"
+    max_execution: str = "1s"
     health: str = ""
     listen: str = ""
     """Instead of a port of its own: `unix:/path`."""
@@ -62,7 +63,7 @@ redis: {{url: "{self.redis}"}}
 digest_secret: a-secret-of-the-tests-0123456789
 drain: {self.drain}
 upstreams:
-  payments: {{{upstream}, timeouts: {self.timeouts}, max_execution: 1s}}
+  payments: {{{upstream}, timeouts: {self.timeouts}, max_execution: {self.max_execution}}}
 defaults: {self.defaults}
 {self.more}
 routes:{self.routes}"""

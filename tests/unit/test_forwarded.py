@@ -125,11 +125,6 @@ def test_what_a_route_goes_by_passes() -> None:
     assert family(found) == ((b"X-Forwarded-User", b"ann"),)
 
 
-def test_a_dropped_field_is_dropped() -> None:
-    """A key in a field of this family is left out where the route says so, also from a trusted proxy."""
-    assert not values(to_upstream(((b"X-Forwarded-Key", b"k"),), TRUSTED, frozenset(), frozenset({b"x-forwarded-key"})), b"x-forwarded-key")
-
-
 @pytest.mark.parametrize(
     ("peer", "older", "newer"),
     [

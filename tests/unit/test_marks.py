@@ -15,6 +15,7 @@ from gateway.core.policy import BodyKey, Dialect, HeaderKey, KeyPolicy, Policy
 STATUSES = {
     Label.EXECUTE: "new",
     Label.EXECUTE_RETRY: "new",
+    Label.REEXECUTE: "new",
     Label.REPLAY: "replayed",
     Label.REPLAY_WITHOUT_BODY: "replayed",
     Label.IN_PROGRESS: "in-progress",

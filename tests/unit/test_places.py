@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyMissing, find_key, find_key_in, find_key_in_body
 from gateway.core.model import Headers
-from gateway.core.places import Parts, carry, in_headers, in_target, put, take
+from gateway.core.places import Parts, carry, in_headers, in_target, not_named, put, take
 from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, KeyMode, KeyPlace, KeyPolicy, Policy, QueryKey
 
 HEADER, QUERY, BODY = HeaderKey("Idempotency-Key"), QueryKey("request_id"), BodyKey("/idempotency_key")
@@ -79,6 +79,12 @@ def test_in_headers() -> None:
     assert in_headers(lines, "X-Key", b"k") == ((b"A", b"1"), (b"X-Key", b"k"), (b"a", b"3"))
     assert in_headers(lines[:1], "X-Key", b"k") == ((b"A", b"1"), (b"X-Key", b"k"))
     assert in_headers((), "X-Key", b"k") == ((b"X-Key", b"k"),)
+
+
+def test_not_named() -> None:
+    """Every line of the name goes, in any letter case and with underscores; the others stay in order."""
+    lines: Headers = ((b"A", b"1"), (b"x-key", b"2"), (b"X_Key", b"3"), (b"XKey", b"4"), (b"X-KEY", b"5"))
+    assert not_named(lines, "X-Key") == ((b"A", b"1"), (b"XKey", b"4"))
 
 
 def find(place: KeyPlace, parts: Parts) -> object:

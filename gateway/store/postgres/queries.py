@@ -1,4 +1,4 @@
-"""The statements of `queries.sql`, by name."""
+"""The statements of this package's .sql files, by name."""
 
 from importlib.resources import files
 
@@ -6,13 +6,17 @@ _ONLY, _ALL = "-- only ", "-- all"
 
 
 def _load() -> dict[str, str]:
-    """Split the file at its `-- name:` lines."""
-    _, *sections = files(__package__).joinpath("queries.sql").read_text("utf-8").split("-- name: ")
+    """Split each file at its `-- name:` lines."""
     queries: dict[str, str] = {}
-    for section in sections:
-        names, _, text = section.partition("\n")
-        for name in names.strip().split(", "):
-            queries[name] = f"/* idempotency-gateway: {name} */\n" + "\n".join(_lines(name, text))
+    for entry in files(__package__).iterdir():
+        if not entry.name.endswith(".sql"):
+            continue
+        _, *sections = entry.read_text("utf-8").split("-- name: ")
+        for section in sections:
+            names, _, text = section.partition("\n")
+            for name in names.strip().split(", "):
+                assert name not in queries, f"{entry.name}: {name} has this name already"
+                queries[name] = f"/* idempotency-gateway: {name} */\n" + "\n".join(_lines(name, text))
     return queries
 
 

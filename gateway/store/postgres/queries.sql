@@ -14,7 +14,7 @@
 -- name: reserve, reserve_or_gone
 -- Insert each intent, or report the record in its way. A row whose `version` is null is a lease won. An intent that got no row at all lost a
 -- race to an insert that this statement's snapshot does not show: ask again.
--- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $15 bytes together, so that a batch of
+-- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $18 bytes together, so that a batch of
 -- replays has a bounded size. Their lengths are known without reading them.
 --
 -- `reserve_or_gone` is for batches in which somebody asks for tombstones, so that the others pay nothing for them. A row with a
@@ -26,13 +26,15 @@ WITH intent AS MATERIALIZED (
     SELECT *
     FROM unnest(
         $1::text[], $2::text[], $3::bytea[], $4::smallint[], $5::bytea[], $6::bytea[], $7::text[],
-        $8::text[], $9::text[], $10::bytea[], $11::float8[], $12::float8[], $13::boolean[], $14::boolean[]
+        $8::text[], $9::text[], $10::bytea[], $11::float8[], $12::float8[], $13::boolean[], $14::boolean[],
+        $15::text[], $16::text[], $17::bytea[]
 -- only reserve_or_gone
-        , $16::bytea[]
+        , $19::bytea[]
 -- all
     ) AS i (
         scope_id, idempotency_key, request_fingerprint, fingerprint_version, fingerprint_policy, owner, route_id,
-        request_id, request_method, request_target, lease, max_execution, reconcilable, observed
+        request_id, request_method, request_target, lease, max_execution, reconcilable, observed,
+        captured, correlation, sealed
 -- only reserve_or_gone
         , tombstone
 -- all
@@ -40,12 +42,14 @@ WITH intent AS MATERIALIZED (
 ), inserted AS (
     INSERT INTO gateway_records AS r (
         scope_id, idempotency_key, record_id, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-        status, owner, request_method, request_target, locked_until, max_execution, reconcilable, reconcile_after, observed
+        status, owner, request_method, request_target, locked_until, max_execution, reconcilable, reconcile_after, observed,
+        captured, correlation, request_sealed
     )
     SELECT
         scope_id, idempotency_key, gen_random_uuid(), route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
         'in_progress', owner, request_method, request_target, now() + make_interval(secs => lease),
-        make_interval(secs => max_execution), reconcilable, now() + make_interval(secs => lease + max_execution), observed
+        make_interval(secs => max_execution), reconcilable, now() + make_interval(secs => lease + max_execution), observed,
+        captured::jsonb, correlation, sealed
     FROM intent AS i
 -- only reserve_or_gone
     WHERE tombstone IS NULL OR (
@@ -76,6 +80,7 @@ SELECT
     NULL::boolean AS dead_lettered,
     NULL::float8 AS reconcile_in,
     NULL::text AS last_error_code,
+    NULL::boolean AS doubt_over,
     NULL::smallint AS response_status_code,
     NULL::bytea AS response_reason,
     NULL::bytea AS response_headers,
@@ -109,6 +114,7 @@ SELECT
     r.dead_lettered_at IS NOT NULL,
     extract(epoch FROM r.reconcile_after - now())::float8,
     r.last_error_code,
+    r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= now(),
     r.response_status_code,
     r.response_reason,
     CASE WHEN NOT large.answer THEN r.response_headers END,
@@ -124,7 +130,7 @@ SELECT
 FROM intent i
 JOIN gateway_records r ON r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key
 CROSS JOIN LATERAL (
-    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $15::bigint AS answer
+    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $18::bigint AS answer
 ) AS large
 -- only reserve_or_gone
 UNION ALL
@@ -144,6 +150,7 @@ SELECT
     NULL,
     extract(epoch FROM t.expires_at - now())::float8,
     (extract(epoch FROM t.expires_at) * 1000000)::bigint,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -185,6 +192,7 @@ SELECT
     dead_lettered_at IS NOT NULL AS dead_lettered,
     extract(epoch FROM reconcile_after - now())::float8 AS reconcile_in,
     last_error_code,
+    status = 'unknown' AND coalesce(doubtful_until, unknown_since + max_execution) <= now() AS doubt_over,
     response_status_code,
     response_reason,
     CASE WHEN NOT large.answer THEN response_headers END AS response_headers,
@@ -204,6 +212,8 @@ WHERE scope_id = $1 AND idempotency_key = $2
 -- name: retry
 -- Claim a `failed_retryable` record: the same record life, attempt + 1. The record keeps its own fingerprint, under whose policy
 -- the request was judged the same; where the claimer's is comparable it must be equal, too.
+--
+-- With $20 (`on_unknown: reexecute`) also one in doubt, once the attempt before has surely finished. One with evidence is the reconciler's.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 )
@@ -220,16 +230,33 @@ SET version = r.version + 1,
     max_execution = make_interval(secs => $14::float8),
     reconcilable = $15,
     reconcile_after = now() + make_interval(secs => $13::float8 + $14::float8),
+    reconcile_attempts = 0,
+    reconcile_agreed = 0,
+    looked_at = NULL,
+    agreed_at = NULL,
+    doubtful_until = NULL,
+    unknown_since = NULL,
+    dead_lettered_at = NULL,
     observed = $16,
+    captured = $17::text::jsonb,
+    correlation = $18,
+    request_sealed = $19,
+    evidence = NULL,
     expires_at = NULL,
     gone_for = NULL,
     keep_for = NULL
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
-    AND h.status = 'failed_retryable' AND h.expires_at > now()
+    AND (
+        (h.status = 'failed_retryable' AND h.expires_at > now())
+        OR (
+            $20 AND h.status = 'unknown' AND h.dead_lettered_at IS NULL AND NOT h.observed AND h.evidence IS NULL
+            AND coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= now()
+        )
+    )
     AND (h.request_fingerprint = $6 OR h.fingerprint_version <> $7::smallint OR h.fingerprint_policy <> $8)
-RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+RETURNING r.record_id, r.attempt, h.status = 'unknown' AS reexecution, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
 
 
 -- name: new_life
@@ -252,7 +279,10 @@ SET version = r.version + 1,
     request_method = $11,
     request_target = $12,
     recovery_point = NULL,
-    captured = NULL,
+    captured = $17::text::jsonb,
+    correlation = $18,
+    request_sealed = $19,
+    evidence = NULL,
     response_status_code = NULL,
     response_reason = NULL,
     response_headers = NULL,
@@ -267,6 +297,10 @@ SET version = r.version + 1,
     reconcilable = $15,
     reconcile_after = now() + make_interval(secs => $13::float8 + $14::float8),
     reconcile_attempts = 0,
+    reconcile_agreed = 0,
+    looked_at = NULL,
+    agreed_at = NULL,
+    doubtful_until = NULL,
     unknown_since = NULL,
     dead_lettered_at = NULL,
     observed = $16,
@@ -282,7 +316,7 @@ WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= now())
         OR (h.observed AND NOT $16 AND h.status <> 'completed')
     )
-RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+RETURNING r.record_id, r.attempt, false AS reexecution, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
 
 
 -- name: lapse
@@ -295,7 +329,15 @@ SET version = r.version + 1,
     last_error_code = 'lease_expired',
     locked_until = NULL,
     unknown_since = now(),
-    dead_lettered_at = CASE WHEN NOT r.reconcilable AND NOT r.observed THEN now() END,
+    doubtful_until = r.reconcile_after,
+    reconcile_after = CASE WHEN r.evidence ->> 'of' = encode(r.owner, 'hex') THEN now() ELSE r.reconcile_after END,
+    reconcile_attempts = 0,
+    reconcile_agreed = 0,
+    looked_at = NULL,
+    agreed_at = NULL,
+    dead_lettered_at = CASE
+        WHEN NOT r.reconcilable AND NOT r.observed AND (r.evidence ->> 'of' = encode(r.owner, 'hex')) IS NOT TRUE THEN now()
+    END,
     expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $5::float8) END
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
@@ -343,6 +385,9 @@ WITH settle AS MATERIALIZED (
         reconcile_after = NULL,
         unknown_since = NULL,
         dead_lettered_at = NULL,
+        doubtful_until = NULL,
+        request_sealed = NULL,
+        evidence = NULL,
         completed_at = now(),
         expires_at = now() + make_interval(secs => s.retention),
         gone_for = make_interval(secs => s.gone_for),
@@ -388,6 +433,9 @@ WITH settle AS MATERIALIZED (
         reconcile_after = NULL,
         unknown_since = NULL,
         dead_lettered_at = NULL,
+        doubtful_until = NULL,
+        request_sealed = NULL,
+        evidence = NULL,
         expires_at = now() + make_interval(secs => s.retention),
         gone_for = make_interval(secs => s.gone_for),
         keep_for = make_interval(secs => s.keep_for)
@@ -430,7 +478,15 @@ WITH settle AS MATERIALIZED (
         last_error_code = s.reason,
         locked_until = NULL,
         unknown_since = now(),
-        dead_lettered_at = CASE WHEN NOT r.reconcilable AND NOT r.observed THEN now() END,
+        doubtful_until = r.reconcile_after,
+        reconcile_after = CASE WHEN r.evidence ->> 'of' = encode(r.owner, 'hex') THEN now() ELSE r.reconcile_after END,
+        reconcile_attempts = 0,
+        reconcile_agreed = 0,
+        looked_at = NULL,
+        agreed_at = NULL,
+        dead_lettered_at = CASE
+            WHEN NOT r.reconcilable AND NOT r.observed AND (r.evidence ->> 'of' = encode(r.owner, 'hex')) IS NOT TRUE THEN now()
+        END,
         expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $5::float8) END
     FROM held h
     JOIN settle s ON s.owner = h.settler
@@ -486,7 +542,15 @@ SET version = r.version + 1,
     last_error_code = 'lease_expired',
     locked_until = NULL,
     unknown_since = now(),
-    dead_lettered_at = CASE WHEN NOT r.reconcilable AND NOT r.observed THEN now() END,
+    doubtful_until = r.reconcile_after,
+    reconcile_after = CASE WHEN r.evidence ->> 'of' = encode(r.owner, 'hex') THEN now() ELSE r.reconcile_after END,
+    reconcile_attempts = 0,
+    reconcile_agreed = 0,
+    looked_at = NULL,
+    agreed_at = NULL,
+    dead_lettered_at = CASE
+        WHEN NOT r.reconcilable AND NOT r.observed AND (r.evidence ->> 'of' = encode(r.owner, 'hex')) IS NOT TRUE THEN now()
+    END,
     expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $2::float8) END
 FROM lapsed
 WHERE r.scope_id = lapsed.scope_id AND r.idempotency_key = lapsed.idempotency_key
@@ -540,14 +604,16 @@ WITH expired AS MATERIALIZED (
         status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
         response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
-        observed, created_at, completed_at, expires_at, gone_for, keep_for, archived_reason, purge_at
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, agreed_at,
+        reconcile_agreed, archived_reason, purge_at
     )
     SELECT
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
         status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
         response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
-        observed, created_at, completed_at, expires_at, gone_for, keep_for, 'expired', expires_at + keep_for
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, agreed_at,
+        reconcile_agreed, 'expired', expires_at + keep_for
     FROM reaped
     WHERE keep_for IS NOT NULL
     ON CONFLICT (record_id, version) DO NOTHING
@@ -557,6 +623,8 @@ SELECT count(*) AS reaped FROM reaped
 
 -- name: purge
 -- Each in small batches of its own index; archived answers bounded in bytes, as `reap` does.
+-- History is due a while after it was written. What belongs to a record that is still there (or archived) is put off then, so that no run
+-- reads it twice: a batch of such lines counts as work, since others may be behind it.
 WITH forgotten AS MATERIALIZED (
     SELECT digest FROM gateway_tombstones WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), tombstones AS (
@@ -579,19 +647,54 @@ WITH forgotten AS MATERIALIZED (
     USING ahead
     WHERE a.record_id = ahead.record_id AND a.version = ahead.version AND ahead.bytes < $2::bigint
     RETURNING 1
+), heard AS MATERIALIZED (
+    SELECT webhook, digest FROM gateway_webhook_events WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), events AS (
+    DELETE FROM gateway_webhook_events e USING heard WHERE e.webhook = heard.webhook AND e.digest = heard.digest RETURNING 1
+), aged AS MATERIALIZED (
+    SELECT id, scope_id, idempotency_key, record_id
+    FROM gateway_history
+    WHERE purge_after <= now()
+    ORDER BY purge_after
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+), judged AS MATERIALIZED (
+    SELECT
+        a.id,
+        (
+            SELECT true FROM gateway_records r
+            WHERE r.scope_id = a.scope_id AND r.idempotency_key = a.idempotency_key AND r.record_id = a.record_id
+        ) IS NOT NULL
+        OR (SELECT true FROM gateway_records_archive k WHERE k.record_id = a.record_id LIMIT 1) IS NOT NULL AS kept
+    FROM aged a
+), put_off AS (
+    UPDATE gateway_history h SET purge_after = now() + interval '7 days' FROM judged WHERE h.id = judged.id AND judged.kept RETURNING 1
+), lines AS (
+    DELETE FROM gateway_history h USING judged WHERE h.id = judged.id AND NOT judged.kept RETURNING 1
 )
-SELECT (SELECT count(*) FROM tombstones) + (SELECT count(*) FROM archived) AS purged
+SELECT
+    (SELECT count(*) FROM tombstones)
+    + (SELECT count(*) FROM archived)
+    + (SELECT count(*) FROM events)
+    + (SELECT count(*) FROM lines)
+    + (SELECT count(*) FROM put_off) AS purged
 
 
 -- name: counts
 -- Exact for states that are rare and indexed. `completed` is counted up to $1 and taken from the planner's statistics above.
-WITH rare AS (
+-- Those in doubt are read once, for all figures about them.
+WITH doubtful AS MATERIALIZED (
+    SELECT route_id, count(*) AS unknown, count(dead_lettered_at) AS dead_letters, min(unknown_since) AS oldest
+    FROM gateway_records
+    WHERE status = 'unknown' AND NOT observed
+    GROUP BY route_id
+), rare AS (
     SELECT
         (SELECT count(*) FROM gateway_records WHERE status = 'in_progress') AS in_progress,
         (SELECT count(*) FROM gateway_records WHERE status = 'failed_retryable') AS failed_retryable,
-        (SELECT count(*) FROM gateway_records WHERE status = 'unknown' AND NOT observed) AS unknown,
-        (SELECT count(*) FROM gateway_records WHERE dead_lettered_at IS NOT NULL AND NOT observed) AS dead_letters,
-        (SELECT min(unknown_since) FROM gateway_records WHERE status = 'unknown' AND NOT observed) AS oldest,
+        (SELECT coalesce(sum(unknown), 0)::bigint FROM doubtful) AS unknown,
+        (SELECT coalesce(sum(dead_letters), 0)::bigint FROM doubtful) AS dead_letters,
+        (SELECT min(oldest) FROM doubtful) AS oldest,
         (SELECT count(*) FROM (SELECT FROM gateway_records WHERE status = 'completed' LIMIT $1::bigint) AS first) AS some_completed,
         (SELECT reltuples::bigint FROM pg_class WHERE oid = 'gateway_records'::regclass) AS estimated
 )
@@ -604,7 +707,10 @@ SELECT
     failed_retryable,
     unknown,
     dead_letters,
-    greatest(coalesce(extract(epoch FROM now() - oldest), 0), 0)::float8 AS unknown_oldest_age
+    greatest(coalesce(extract(epoch FROM now() - oldest), 0), 0)::float8 AS unknown_oldest_age,
+    ARRAY(
+        SELECT (route_id, unknown, dead_letters, greatest(extract(epoch FROM now() - oldest), 0)::float8) FROM doubtful ORDER BY route_id
+    ) AS by_route
 FROM rare
 
 

@@ -8,8 +8,9 @@ only: a release that knows version 1 alone refuses it, where the column, of whic
 version 1 the column says nothing: that release leaves it as it finds it.
 """
 
+import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import asyncpg
@@ -74,7 +75,41 @@ def intent_row(intent: Intent) -> tuple[Any, ...]:
         intent.max_execution,
         intent.reconcilable,
         intent.observed,
+        encode_captured(intent.captured),
+        storable(intent.correlation),
+        intent.sealed,
     )
+
+
+def intent_size(intent: Intent) -> int:
+    """What an intent adds to a statement, in bytes, besides its small fields of bounded size."""
+    captured = 0 if intent.captured is None else sum(map(len, intent.captured.values()))
+    return len(intent.target) + captured + (0 if intent.sealed is None else len(intent.sealed))
+
+
+def encode_captured(captured: Mapping[str, str] | None) -> str | None:
+    """Captured values as the JSON object that is stored. One that Postgres can hold in no text (a NUL, half of a surrogate pair) is left
+    out: it would make the request fail for what is only kept to find out about it.
+    """
+    if not captured:
+        return None
+    return json.dumps({name: value for name, value in captured.items() if storable(value) is not None}, ensure_ascii=False)
+
+
+def decode_captured(stored: str | None) -> Mapping[str, str]:
+    """The inverse of `encode_captured`."""
+    return {} if stored is None else json.loads(stored)
+
+
+def storable(text: str | None) -> str | None:
+    """The text, if Postgres can hold it."""
+    if text is None or "\0" in text:
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return None
+    return text
 
 
 def tombstone_digests(intents: Iterable[Intent]) -> list[bytes | None]:
@@ -83,7 +118,7 @@ def tombstone_digests(intents: Iterable[Intent]) -> list[bytes | None]:
 
 
 def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
-    """The arguments of `retry` and `new_life`, in order."""
+    """The arguments of `new_life`, in order; `retry` has one more, whether it may execute again what is in doubt."""
     fingerprint = intent.fingerprint
     return (
         found.key.scope_id,
@@ -102,6 +137,9 @@ def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
         intent.max_execution,
         intent.reconcilable,
         intent.observed,
+        encode_captured(intent.captured),
+        storable(intent.correlation),
+        intent.sealed,
     )
 
 
@@ -125,7 +163,8 @@ def decode_record(key: RecordKey, row: Row) -> Record:
         expires_in=None if expires_in is None else max(expires_in, 0.0),
         expires_at_us=row["expires_at_us"],
         last_error_code=row["last_error_code"],
-        response=_decode_response(row) if status is Status.COMPLETED else None,
+        doubt_over=bool(row["doubt_over"]),
+        response=decode_response(row) if status is Status.COMPLETED else None,
     )
 
 
@@ -134,7 +173,8 @@ def schema_version(encoding: int) -> int:
     return RESPONSE_SCHEMA_VERSION if encoding == PLAIN else PACKED_SCHEMA_VERSION
 
 
-def _decode_response(row: Row) -> StoredResponse:
+def decode_response(row: Row) -> StoredResponse:
+    """The answer of a completed record. Raises `Unreadable`."""
     return StoredResponse(
         status=row["response_status_code"],
         reason=row["response_reason"],

@@ -15,20 +15,33 @@ The driver puts an answer together from its pieces, so each counts about twice w
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import asyncpg
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
-from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Counts, Retention, Settled, StoreObserver, StoreUnavailable, Swept
+from gateway.ports import (
+    OBSERVED_DOUBT_KEPT,
+    TOMBSTONE_AFTER,
+    Counts,
+    Retention,
+    RouteDoubt,
+    Settled,
+    StoreObserver,
+    StoreUnavailable,
+    Swept,
+)
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
+from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import STORE, Connection, Lane, Refused, unavailable
+from gateway.store.postgres.lane import STORE, Connection, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
+from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.reconciliation import PostgresReconciliation
 from gateway.store.postgres.registry import Registry
-from gateway.store.postgres.rows import Row, Unreadable, claim_arguments, columns, decode_record
+from gateway.store.postgres.rows import Row, claim_arguments, columns, decode_record, intent_size
 from gateway.store.postgres.statements import (
     BODY_LEFT_OUT,
     INLINE_BYTES,
@@ -42,8 +55,6 @@ from gateway.store.postgres.statements import (
     completion,
 )
 from gateway.store.quiet import Quiet
-
-T = TypeVar("T")
 
 ROUNDS = 3
 """How often a reserve is sent, at most, when races leave it without an answer."""
@@ -89,12 +100,14 @@ class PostgresStore:
             settings = {"application_name": application_name}
             return asyncpg.connect(dsn, timeout=timeout, statement_cache_size=cache, server_settings=settings)
 
-        self._timeout = timeout
         self._observer = observer or Quiet()
         self._clock = DatabaseClock(boottime)
         self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime)
         self._large_reads = asyncio.Semaphore(LARGE_READS)
+        self._calls = Calls(self._lanes, timeout, self._observer)
         self.registry = Registry(self._lanes, timeout)
+        self.reconciliation = PostgresReconciliation(self._calls)
+        self.operations = PostgresOperations(self._lanes, self._observer)
         statements = Statements(self._clock)
         self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
         self._completes: Batcher[Completion, Settled] = Batcher(
@@ -112,8 +125,8 @@ class PostgresStore:
         return self._clock.now_us()
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        deadline = self._deadline()
-        found = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
+        deadline = self._calls.deadline()
+        found = await self._reserves.submit(intent.owner, intent, intent_size(intent), deadline)
         if isinstance(found, Lease | Record | Tombstone):
             return found
         try:
@@ -129,7 +142,7 @@ class PostgresStore:
         for _ in range(ROUNDS - 1):
             match found:
                 case InTheWay(record):
-                    settled: Lease | Record | None = await self._claim(QUERIES["new_life"], record, intent, deadline)
+                    settled: Lease | Record | None = await self._claim("new_life", record, intent, deadline)
                 case BodyLeftOut():
                     settled = await self._find_large(intent.key, deadline)
                 case None:
@@ -138,24 +151,27 @@ class PostgresStore:
                     assert_never(found)
             if settled is not None:
                 return settled
-            answer = await self._reserves.submit(intent.owner, intent, len(intent.target), deadline)
+            answer = await self._reserves.submit(intent.owner, intent, intent_size(intent), deadline)
             if isinstance(answer, Lease | Record | Tombstone):
                 return answer
             found = answer
         raise unavailable("error", may_have_landed=True)
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
-        return await self._claim(QUERIES["new_life" if found.expired else "retry"], found, intent, self._deadline())
+        query = "new_life" if found.expired else "retry"
+        return await self._claim(query, found, intent, self._calls.deadline())
 
     async def _claim(self, query: str, found: Record, intent: Intent, deadline: float) -> Lease | None:
+        arguments = claim_arguments(found, intent) if query == "new_life" else (*claim_arguments(found, intent), intent.reexecute)
+
         async def work(lane: Lane) -> Lease | None:
             sent = self._clock.boottime()
-            for row in await lane.fetch(query, *claim_arguments(found, intent)):
+            for row in await lane.fetch(QUERIES[query], *arguments):
                 self._clock.read(row["now_us"], sent)
-                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease)
+                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease, row["reexecution"])
             return None
 
-        return await self._call("claim", work, deadline)
+        return await self._calls.run("claim", work, deadline)
 
     async def lapse(self, found: Record) -> bool:
         key = found.key
@@ -163,21 +179,21 @@ class PostgresStore:
         return bool(rows)
 
     async def find(self, key: RecordKey) -> Record | None:
-        return await self._find(key, self._deadline())
+        return await self._find(key, self._calls.deadline())
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         item = completion(lease, response, retention)
         size = len(item.headers) + (0 if item.body is None else len(item.body))
-        return _settled(await self._completes.submit(lease.owner, item, size, self._deadline()))
+        return _settled(await self._completes.submit(lease.owner, item, size, self._calls.deadline()))
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         key = lease.key
         item = Release(key.scope_id, key.key, lease.owner, reason, retention.seconds, retention.gone_for, retention.keep_for)
-        return _settled(await self._releases.submit(lease.owner, item, 0, self._deadline()))
+        return _settled(await self._releases.submit(lease.owner, item, 0, self._calls.deadline()))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
-        return _settled(await self._doubts.submit(lease.owner, item, 0, self._deadline()))
+        return _settled(await self._doubts.submit(lease.owner, item, 0, self._calls.deadline()))
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         if not leases:
@@ -201,7 +217,7 @@ class PostgresStore:
 
     async def counts(self) -> Counts:
         (row,) = await self._fetch("counts", COUNT_EXACTLY)
-        return Counts(**row)
+        return Counts(**{**row, "by_route": tuple(RouteDoubt(*doubt) for doubt in row["by_route"])})
 
     async def ready(self) -> str | None:
         """None if this store can serve; else why not: unreachable, in recovery, or a schema that is behind or ahead."""
@@ -216,16 +232,13 @@ class PostgresStore:
             return f"the schema is behind: {missing[0]} is not applied, run `migrate`" if missing else None
 
         try:
-            return await self._call("ready", lambda lane: lane.together(check))
+            return await self._calls.run("ready", lambda lane: lane.together(check))
         except StoreUnavailable as error:
             return f"Postgres is unreachable: {error.reason}"
 
     async def close(self) -> None:
         """Refuse new calls, let running statements end, close all connections. Takes at most about `timeout`."""
         await self._lanes.close()
-
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._timeout
 
     async def _find(self, key: RecordKey, deadline: float) -> Record | None:
         found = await self._read(key, INLINE_BYTES, deadline)
@@ -253,25 +266,10 @@ class PostgresStore:
                 return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row)
             return None
 
-        return await self._call("find", work, deadline)
+        return await self._calls.run("find", work, deadline)
 
     async def _fetch(self, query: str, *arguments: object) -> list[Row]:
-        return await self._call(query, lambda lane: lane.fetch(QUERIES[query], *arguments))
-
-    async def _call(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:
-        """Run `work` alone on a lane; any error becomes `StoreUnavailable`. Timed and counted as `operation`."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        try:
-            return await self._lanes.call(work, started + self._timeout if deadline is None else deadline)
-        except (Refused, Unreadable) as error:
-            self._observer.store_error(STORE, operation, "error")
-            raise unavailable("error", may_have_landed=True) from error
-        except StoreUnavailable as error:
-            self._observer.store_error(STORE, operation, error.reason)
-            raise
-        finally:
-            self._observer.store_operation(STORE, operation, loop.time() - started)
+        return await self._calls.fetch(query, query, *arguments)
 
 
 def _settled(settled: Settled | None) -> Settled:

@@ -1,6 +1,7 @@
-"""The admin listener: health, metrics, the configuration in use, and reload. Never on the port that clients use."""
+"""The admin listener: health, metrics, the configuration in use, reload, and the operators' API. Never on the port that clients use."""
 
 import asyncio
+import errno
 import functools
 import hmac
 import logging
@@ -8,21 +9,41 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from gateway.admin.answers import answer, problem
+from gateway.admin.inputs import BODY_LIMIT
+from gateway.admin.records import record_routes
 from gateway.config import Listener, TcpListener, UnixListener
+from gateway.operator import Operator, Wrong
+from gateway.ports import StoreUnavailable
 
 _INDEX = b"""idempotency-gateway admin
 
-GET  /livez              the process runs
-GET  /readyz             it can serve: each check, 200 or 503
-GET  /metrics            Prometheus text format
-GET  /admin/v1/config    the configuration in use, secrets redacted
-POST /admin/v1/reload    read the configuration file again
+GET    /livez                                  the process runs
+GET    /readyz                                 it can serve: each check, 200 or 503
+GET    /metrics                                Prometheus text format
+GET    /admin/v1/config                        the configuration in use, secrets redacted
+POST   /admin/v1/reload                        read the configuration file again
+GET    /admin/v1/records                       records, by state, route, scope or key
+GET    /admin/v1/records/{id}                  one record with its history
+DELETE /admin/v1/records/{id}                  forget it: its key is free
+POST   /admin/v1/records/{id}/resolve          say what became of an unknown one
+POST   /admin/v1/records/{id}/release          let the next retry run it
+GET    /admin/v1/dead-letters                  unknown records that only a person can resolve
+POST   /admin/v1/dead-letters/{id}/requeue     have it looked at again
+GET    /admin/v1/audit                         who did what, and why
+GET    /admin/v1/export                        records as JSON lines
+GET    /admin/v1/openapi.json                  all of this as an OpenAPI document
 """
 _API = "/admin/v1/"
+_LONGEST_LINE = 64 * 1024
+"""Bytes of a request line: the longest id and reason fit, percent-encoded."""
+_READS = frozenset({"GET", "HEAD"})
+
+_GUARDED = web.AppKey("guarded", bool)
+"""Whether the API of an application needs a token."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,17 +55,20 @@ class AdminPorts:
 
     `readiness` tells of each check what is wrong, None where it is fine. `metrics` gives body and content type, and runs in a
     thread. `config` gives what JSON can carry. `reload` gives the mistakes that kept the old configuration in use; none: the new one is.
+    Without `operator` what concerns records is answered with 503.
     """
 
     readiness: Callable[[], Awaitable[Mapping[str, str | None]]]
     metrics: Callable[[], tuple[bytes, str]]
     config: Callable[[], Awaitable[object]]
     reload: Callable[[], Awaitable[Sequence[str]]]
+    operator: Operator | None = None
 
 
 def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
     """The application. With a `token`, everything under /admin/v1/ needs it as a bearer token; health and metrics stay open."""
-    app = web.Application(middlewares=[_problems, _authentication(token)])
+    app = web.Application(middlewares=[_problems, _authentication(token)], client_max_size=BODY_LIMIT)
+    app[_GUARDED] = token is not None
     reloading = asyncio.Lock()
     app.add_routes(
         [
@@ -54,17 +78,20 @@ def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
             web.get("/metrics", functools.partial(_metrics, ports)),
             web.get("/admin/v1/config", functools.partial(_config, ports)),
             web.post("/admin/v1/reload", functools.partial(_reload, ports, reloading)),
+            *record_routes(ports.operator),
         ]
     )
     return app
 
 
 async def start_admin(listen: Listener, app: web.Application, tls: ssl.SSLContext | None = None) -> web.AppRunner:
-    """Listen, under TLS if there is a context. Raises OSError if that cannot be done.
+    """Listen, under TLS if there is a context. Raises OSError if that cannot be done, or must not be: without a token off loopback.
 
     `runner.cleanup()` ends it; `runner.addresses` tells a port the system chose.
     """
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    if not listen.loopback and not app.get(_GUARDED, False):
+        raise PermissionError(errno.EACCES, "an admin listener that others can reach needs a token (admin.token)")
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=_LONGEST_LINE)
     await runner.setup()
     try:
         match listen:
@@ -96,7 +123,7 @@ async def _readyz(ports: AdminPorts, _: web.Request) -> web.Response:
         "status": "ready" if ready else "not ready",
         "checks": {name: "ok" if wrong is None else wrong for name, wrong in checks.items()},
     }
-    return _json(document, 200 if ready else 503)
+    return answer(document, 200 if ready else 503)
 
 
 async def _metrics(ports: AdminPorts, _: web.Request) -> web.Response:
@@ -106,17 +133,17 @@ async def _metrics(ports: AdminPorts, _: web.Request) -> web.Response:
 
 
 async def _config(ports: AdminPorts, _: web.Request) -> web.Response:
-    return _json(await ports.config())
+    return answer(await ports.config())
 
 
 async def _reload(ports: AdminPorts, reloading: asyncio.Lock, _: web.Request) -> web.Response:
     if reloading.locked():
-        return _problem(409, "Conflict", "A reload is under way.")
+        return problem(409, "A reload is under way.")
     async with reloading:
         mistakes = await ports.reload()
     if mistakes:
-        return _problem(422, "Unprocessable Content", "The old configuration stays in use.", errors=list(mistakes))
-    return _json({"status": "reloaded"})
+        return problem(422, "The old configuration stays in use.", errors=list(mistakes))
+    return answer({"status": "reloaded"})
 
 
 # ---- around them
@@ -131,7 +158,7 @@ def _authentication(token: str | None) -> Middleware:
             scheme, _, credential = request.headers.get("Authorization", "").partition(" ")
             given = f"{scheme.capitalize()} {credential.strip()}".encode("utf-8", "surrogateescape")
             if not hmac.compare_digest(given, expected):
-                response = _problem(401, "Unauthorized", "Send the admin token: Authorization: Bearer <token>.")
+                response = problem(401, "Send the admin token: Authorization: Bearer <token>.")
                 response.headers["WWW-Authenticate"] = 'Bearer realm="admin"'
                 return response
         return await handler(request)
@@ -144,24 +171,21 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
     """Refusals of aiohttp's own, and failures of ours, in the format of everything else."""
     try:
         return await handler(request)
+    except Wrong as wrong:
+        return problem(400, f"{wrong.field}: {wrong.why}", field=wrong.field)
+    except StoreUnavailable as error:
+        landed = error.may_have_landed and request.method not in _READS
+        response = problem(503, f"{error}." + (" The change may have been made: look before you repeat it." if landed else ""))
+        response.headers["Retry-After"] = "1"
+        return response
     except web.HTTPMethodNotAllowed as refusal:
-        response = _problem(405, "Method Not Allowed", "This resource takes other methods.")
+        response = problem(405, "This resource takes other methods.")
         response.headers["Allow"] = refusal.headers["Allow"]
         return response
+    except web.HTTPRequestEntityTooLarge:
+        return problem(413, f"A body here has at most {BODY_LIMIT} bytes.")
     except web.HTTPException as refusal:
-        return _problem(refusal.status, refusal.reason, "GET / lists what is here.")
+        return problem(refusal.status, "GET / lists what is here.")
     except Exception:
         _log.exception("An admin request failed")
-        return _problem(500, "Internal Server Error", "See the log.")
-
-
-def _json(document: object, status: int = 200) -> web.Response:
-    body = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    return web.Response(body=body, status=status, content_type="application/json", headers={"Cache-Control": "no-store"})
-
-
-def _problem(status: int, title: str, detail: str, **members: object) -> web.Response:
-    """RFC 9457 with the type about:blank: these mean what their status says, unlike the answers that clients of the API get."""
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail, **members}
-    body = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
-    return web.Response(body=body, status=status, content_type="application/problem+json", headers={"Cache-Control": "no-store"})
+        return problem(500, "See the log.")

@@ -1,0 +1,130 @@
+"""Records, histories and audit lines as people read them on a terminal.
+
+Everything here is read from the documents that the admin API gives as JSON. Texts of clients (keys, captured values, targets) may hold
+control characters, which could rewrite what a terminal shows: they are escaped.
+"""
+
+import datetime as dt
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+NOTHING = "-"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns, aligned, under a line of headings. The last column is not padded."""
+    lines = [tuple(headings), *(tuple(map(plain, row)) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def pairs(facts: Mapping[str, object]) -> str:
+    """One fact a line, its name first."""
+    width = max(map(len, facts), default=0) + 1
+    return "\n".join(f"{name + ':':<{width}} {plain(value)}" for name, value in facts.items())
+
+
+def plain(value: object) -> str:
+    """A value in one line, without anything that a terminal would obey."""
+    match value:
+        case None | "":
+            return NOTHING
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return "".join(letter if letter.isprintable() else letter.encode("unicode_escape", "replace").decode() for letter in value)
+        case Mapping():
+            return plain(" ".join(f"{name}={plain(item)}" for name, item in value.items()))
+        case _:
+            return str(value)
+
+
+def instant(text: str | None) -> str:
+    """An instant of a document, to the second."""
+    if text is None:
+        return NOTHING
+    return f"{dt.datetime.fromisoformat(text).astimezone(dt.UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+RECORD_HEADINGS = ("STATE", "ROUTE", "KEY", "ATTEMPT", "SINCE", "REASON", "NEXT", "ID")
+
+
+def record_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """One line a record."""
+    return table(RECORD_HEADINGS, map(_record_row, records))
+
+
+def _record_row(record: Mapping[str, Any]) -> Sequence[object]:
+    since = {
+        "dead_letter": record["dead_lettered_at"],
+        "unknown": record["unknown_since"],
+        "completed": record["completed_at"],
+    }.get(record["state"]) or record["created_at"]
+    shown = (record["state"], record["route"], record["key"], record["attempt"], instant(since), record["reason"])
+    return (*shown, _next(record), record["id"])
+
+
+def _next(record: Mapping[str, Any]) -> str:
+    """What happens to the record by itself, and when."""
+    match record["state"]:
+        case "dead_letter":
+            return "a person"
+        case "unknown":
+            return f"look {instant(record['reconcile_after'])}"
+        case "in_progress":
+            return f"lease ends {instant(record['locked_until'])}"
+        case _:
+            return f"expires {instant(record['expires_at'])}"
+
+
+def shown_text(record: Mapping[str, Any]) -> str:
+    """One record whole, with its history."""
+    answer = record["response"]
+    facts = {
+        **{name: record[name] for name in ("id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")},
+        "reason": record["reason"],
+        **{name: instant(record[name]) for name in _INSTANTS if record[name] is not None},
+        "next": _next(record),
+        "looks": record["looks"],
+        **({"observed": True} if record["observed"] else {}),
+        **({"webhook": "says that it was executed"} if record["executed_says_webhook"] else {}),
+        **{f"captured.{name}": value for name, value in record["captured"].items()},
+        **(_answer_facts(answer) if answer is not None else {}),
+        "record_id": record["record_id"],
+        "version": record["version"],
+    }
+    history = [(instant(line["at"]), *(line[name] for name in _HISTORY)) for line in record["history"]]
+    lines = table(("AT", *map(str.upper, _HISTORY)), history) if history else "no history"
+    return f"{pairs(facts)}\n\n{lines}"
+
+
+_INSTANTS = ("created_at", "unknown_since", "doubtful_until", "dead_lettered_at", "completed_at", "expires_at")
+_HISTORY = ("source", "what", "actor", "reason", "detail")
+
+
+def _answer_facts(answer: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        "answer": f"{answer['status']} {answer['reason']}".rstrip(),
+        **{f"answer.{name}": value for name, value in answer["headers"]},
+        "answer_length": answer["body_length"],
+        "answer_sha256": answer["body_sha256"],
+    }
+
+
+def audit_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """One line of the audit a line."""
+    names = ("line", "actor", "action", "reason", "key", "detail", "id")
+    return table(
+        ("LINE", "AT", *map(str.upper, names[1:])), [(line["line"], instant(line["at"]), *(line[n] for n in names[1:])) for line in lines]
+    )
+
+
+def body_text(body: bytes | None) -> str:
+    """A stored body. What is no text is shown as base64."""
+    if body is None:
+        return "no body is kept"
+    try:
+        return "\n".join(plain(line) if line else "" for line in body.decode().split("\n"))
+    except UnicodeDecodeError:
+        return b64encode(body).decode()

@@ -1,0 +1,180 @@
+"""What a look or an event found, and what the route's rules make of it.
+
+Never a guess: what no rule knows, what is no JSON, an answer that cannot be built as the rule says, all are *not yet known*.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from gateway.core.headers import first
+from gateway.core.model import Headers
+from gateway.core.pointers import NOTHING, Json
+from gateway.core.reconcile.filling import (
+    CAPTURED,
+    FOUND,
+    Unfillable,
+    compile_body,
+    compile_header,
+    content_type_of,
+    fill,
+)
+from gateway.core.reconcile.policy import AnswerPlan, Condition, Rule, Test, Verdict
+from gateway.core.reconcile.strict import Number, at, read, tokens_of, write
+
+BODILESS = frozenset({204, 205, 304})
+"""Statuses of answers that have no body (RFC 9110 sections 15.3.5, 15.3.6, 15.4.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer to a probe, whole; or an event, whose `status` is None. `headers` and `body` as received."""
+
+    status: int | None
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What placeholders stand for. `key`: as the upstream saw it; `captured`: by name, with `OWN_KEY` or without."""
+
+    key: str
+    captured: Mapping[str, str] = field(default_factory=dict)
+    request_id: str = ""
+
+    def value(self, placeholder: str) -> Json:
+        """What a placeholder stands for, but for `{found:…}`; `NOTHING` if it has no value."""
+        if placeholder == "key":
+            return self.key
+        if placeholder == "request_id":
+            return self.request_id
+        return self.captured.get(placeholder.removeprefix(CAPTURED), NOTHING) if placeholder.startswith(CAPTURED) else NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The operation's answer as it is to be kept. `headers` have no framing: no Content-Length, no Transfer-Encoding."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict. `answer` is there exactly for `executed`; `rule` is the index of the rule that applied, None if none did.
+
+    `why` is a short text for people, without values of the request or of what was found.
+    """
+
+    verdict: Verdict
+    answer: Built | None = None
+    rule: int | None = None
+    why: str = ""
+
+
+def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
+    """By the first rule that applies; NOT_YET_KNOWN if none does, or if the answer of an `executed` cannot be built.
+
+    JSON is read strictly (`strict.read`), whatever the Content-Type says: a text with duplicate names is none. Raises nothing.
+    """
+    document = _document(found.body)
+    for index, rule in enumerate(rules):
+        if _applies(rule, found.status, document):
+            return _judged(rule, index, found, document, names)
+    what = "the event" if found.status is None else f"status {found.status}"
+    return Judged(Verdict.NOT_YET_KNOWN, why=f"no rule applies to {what}{'' if document is not NOTHING else ', whose body is not JSON'}")
+
+
+def _document(body: bytes) -> Json:
+    try:
+        return read(body)
+    except ValueError:
+        return NOTHING
+
+
+def _judged(rule: Rule, index: int, found: Found, document: Json, names: Names) -> Judged:
+    if rule.verdict is not Verdict.EXECUTED:
+        return Judged(rule.verdict, rule=index, why=f"rule {index + 1}")
+    try:
+        answer = _build(rule.answer, found, document, names)
+    except ValueError as error:
+        return Judged(Verdict.NOT_YET_KNOWN, rule=index, why=f"rule {index + 1} says executed, but its answer cannot be built: {error}")
+    return Judged(Verdict.EXECUTED, answer, index, f"rule {index + 1}")
+
+
+def _applies(rule: Rule, status: int | None, document: Json) -> bool:
+    if rule.statuses and status not in rule.statuses:
+        return False
+    return all(_meets(condition, document) for condition in rule.when)
+
+
+def _meets(condition: Condition, document: Json) -> bool:
+    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment."""
+    if document is NOTHING:
+        return False
+    value = at(document, tokens_of(condition.pointer))
+    match condition.test:
+        case Test.EQUALS:
+            return any(_equal(value, wanted) for wanted in condition.values)
+        case Test.EXISTS:
+            return value is not NOTHING
+        case Test.MISSING:
+            return value is NOTHING
+        case Test.EMPTY:
+            return _holds(value) and not value
+        case Test.NOT_EMPTY:
+            return _holds(value) and bool(value)
+
+
+def _holds(value: Json) -> bool:
+    """Whether it is something that can be empty: numbers, true, false and null are neither empty nor not."""
+    return isinstance(value, dict | list | str) and not isinstance(value, Number)
+
+
+def _equal(value: Json, wanted: object) -> bool:
+    """Texts by their characters, numbers by their values. true is not 1, "1" is not 1."""
+    if isinstance(value, Number):
+        return isinstance(wanted, int | float) and not isinstance(wanted, bool) and _same_number(value, wanted)
+    if isinstance(value, str):
+        return isinstance(wanted, str) and str(value) == wanted
+    return (value is None or isinstance(value, bool)) and value is wanted
+
+
+def _same_number(text: str, wanted: float) -> bool:
+    """A float stands for its shortest text, which is what was written in the route map."""
+    try:
+        return Decimal(text) == Decimal(repr(wanted))
+    except ArithmeticError:
+        return False  # an exponent beyond all that is written in a route map
+
+
+def _build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built:
+    """Raises ValueError if it cannot be built, with a text that tells no value."""
+    status = found.status if plan.status is None else plan.status
+    if status is None or not 200 <= status <= 599:
+        raise ValueError("it has no status that an answer can have")
+
+    def value(placeholder: str) -> Json:
+        if placeholder.startswith(FOUND):
+            return at(document, tokens_of(placeholder.removeprefix(FOUND)))
+        return names.value(placeholder)
+
+    headers = tuple([(name.encode("ascii"), fill(compile_header(text), value).encode("ascii")) for name, text in plan.headers])
+    if status in BODILESS:
+        return Built(status, headers, b"")
+    if plan.body is not None:
+        return Built(status, headers, fill(compile_body(plan.body, content_type_of(plan.headers)), value).encode())
+    if plan.pointer:
+        part = at(document, tokens_of(plan.pointer))
+        if part is NOTHING:
+            raise Unfillable(FOUND + plan.pointer, "names nothing in what was found")
+        return Built(status, _described(headers, ((b"Content-Type", b"application/json"),)), write(part).encode())
+    kept = [(name, first(found.headers, name.lower())) for name in (b"Content-Type", b"Content-Encoding")]
+    return Built(status, _described(headers, tuple([(name, text) for name, text in kept if text is not None])), found.body)
+
+
+def _described(headers: Headers, by: Headers) -> Headers:
+    """The plan's fields, and what else tells how to read the body, unless the plan tells it."""
+    return headers + tuple([field for field in by if first(headers, field[0].lower()) is None])

@@ -1,0 +1,31 @@
+"""The original request, encrypted for a later look that sends it again (`probe: resend`)."""
+
+from gateway.core.model import Headers
+from gateway.core.packing import INLINE
+from gateway.core.reconcile.policy import Resend
+from gateway.engine.request import GuardedRequest
+from gateway.engine.tools import Tools
+from gateway.resolving import Sealer
+from gateway.sealing import pack_request
+
+
+async def seal(tools: Tools, request: GuardedRequest) -> None:
+    """Put the sealed request into `request.sealed`, where its route resends. A body on disk is brought into memory for it.
+
+    A disk that has lost the body costs the look, not the request: the record is a person's turn then, should its outcome be in doubt.
+    """
+    sealer = tools.sealer
+    if sealer is None or not isinstance(request.policy.reconcile.probe, Resend):
+        return
+    parts, body = request.forward(), request.body
+    try:
+        whole = parts.body if parts.body is not None else body if isinstance(body, bytes) else await body.load()
+    except OSError as error:
+        tools.observer.background_failed("seal", error)
+        return
+    arguments = (sealer, request.method, parts.target, parts.headers, whole, request.key.lookup_digest())
+    request.sealed = _sealed(*arguments) if len(whole) <= INLINE else await tools.offload(_sealed, *arguments)
+
+
+def _sealed(sealer: Sealer, method: str, target: bytes, headers: Headers, body: bytes, bound_to: bytes) -> bytes:
+    return sealer.seal(pack_request(method.encode(), target, headers, body), bound_to)

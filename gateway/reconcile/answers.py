@@ -1,0 +1,23 @@
+"""What a look learned as the answer that a record keeps."""
+
+import asyncio
+import hashlib
+
+from gateway.core.answers import phrase
+from gateway.core.model import StoredResponse
+from gateway.core.packing import INLINE
+from gateway.core.packing import packed as packed_here
+from gateway.core.reconcile.found import Built
+
+
+def built(answer: Built) -> StoredResponse:
+    """An answer that rules have built."""
+    body = answer.body
+    return StoredResponse(answer.status, phrase(answer.status), answer.headers, body, len(body), hashlib.sha256(body).digest())
+
+
+async def packed(plain: StoredResponse) -> StoredResponse:
+    """The response as its record keeps it, if it is not already. Long bodies are packed off the event loop."""
+    if plain.body is None or plain.encoding or len(plain.body) <= INLINE:
+        return plain if plain.encoding else packed_here(plain)
+    return await asyncio.to_thread(packed_here, plain)

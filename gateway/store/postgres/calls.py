@@ -1,0 +1,53 @@
+"""Calls that travel alone, each on a lane for as long as its statement runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gateway.ports import StoreObserver, StoreUnavailable
+from gateway.store.postgres.lane import STORE, Lane, Refused, unavailable
+from gateway.store.postgres.lanes import Lanes
+from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.rows import Row, Unreadable
+
+T = TypeVar("T")
+
+
+class Calls:
+    """Runs work on a lane, at most `timeout` seconds. Any error becomes `StoreUnavailable`; timed and counted by operation."""
+
+    def __init__(self, lanes: Lanes, timeout: float, observer: StoreObserver) -> None:
+        self._lanes = lanes
+        self._timeout = timeout
+        self.observer = observer
+
+    def deadline(self) -> float:
+        """Of a call that begins now, in event loop time."""
+        return asyncio.get_running_loop().time() + self._timeout
+
+    async def fetch(self, operation: str, query: str, *arguments: object) -> list[Row]:
+        """The rows of one statement of `QUERIES`."""
+        return await self.run(operation, lambda lane: lane.fetch(QUERIES[query], *arguments))
+
+    async def run(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:
+        """Run `work` alone on a lane."""
+        try:
+            return await self.attempt(operation, work, deadline)
+        except Refused as error:
+            self.observer.store_error(STORE, operation, "error")
+            raise unavailable("error", may_have_landed=True) from error
+
+    async def attempt(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:
+        """As `run`, but raises `Refused` for those who have something smaller to try."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            return await self._lanes.call(work, started + self._timeout if deadline is None else deadline)
+        except Unreadable as error:
+            self.observer.store_error(STORE, operation, "error")
+            raise unavailable("error", may_have_landed=True) from error
+        except StoreUnavailable as error:
+            self.observer.store_error(STORE, operation, error.reason)
+            raise
+        finally:
+            self.observer.store_operation(STORE, operation, loop.time() - started)

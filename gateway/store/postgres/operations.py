@@ -1,0 +1,207 @@
+"""What operators see and change: `gateway.resolving.Operations` over Postgres.
+
+They may wait longer than traffic, and are kept out of its way: one call at a time, hence one connection, whatever they ask for.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from gateway.core.model import RecordKey, Status, StoredResponse
+from gateway.ports import Retention, StoreObserver, Transition
+from gateway.resolving import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown
+from gateway.store.postgres.calls import Calls
+from gateway.store.postgres.cursors import FIRST_INSTANT, Position, read_cursor, to_instant, write_cursor
+from gateway.store.postgres.lane import STORE, Lane, unavailable
+from gateway.store.postgres.lanes import Lanes
+from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.rows import Row, decode_captured, decode_headers, decode_response
+
+T = TypeVar("T")
+
+TIMEOUT = 10.0
+"""Seconds that an operator's call may take, the wait for those before it included."""
+
+SCANNED = 2000
+"""How many candidates one page looks at; `operations.sql` has the same number."""
+
+OPERATION = "operate"
+_DEAD_LETTER = "dead_letter"
+_BY_INSTANT = {
+    Status.IN_PROGRESS.value: "list_in_progress",
+    Status.UNKNOWN.value: "list_unknown",
+    Status.FAILED_RETRYABLE.value: "list_failed_retryable",
+    _DEAD_LETTER: "list_dead_letters",
+}
+_BEYOND = "\U0010ffff"
+"""After every scope id, which begins with a scope's name."""
+
+_TRANSITIONS = {transition.value: transition for transition in Transition}
+
+
+class PostgresOperations:
+    """Shares the store's `lanes`. Raises `StoreUnavailable` and, for a cursor that is none, ValueError."""
+
+    def __init__(self, lanes: Lanes, observer: StoreObserver) -> None:
+        self._lanes = lanes
+        self._calls = Calls(lanes, TIMEOUT, observer)
+        self._one = asyncio.Lock()
+
+    async def select(self, selection: Selection, cursor: str | None, limit: int) -> Page:
+        """As `Operations.select`. A page may have fewer than `limit` records before the end: it looks at `SCANNED` candidates at most."""
+        query, arguments = _listing(selection, None if cursor is None else read_cursor(selection, cursor), limit)
+        rows = await self._call(lambda lane: lane.fetch(QUERIES[query], *arguments))
+        records = [_listed(row) for row in rows if row["record_id"] is not None]
+        return Page(records, _following(selection, rows, records, limit))
+
+    async def show(self, key: RecordKey, *, body: bool = False, audit: Audit | None = None) -> Shown | None:
+        """As `Operations.show`."""
+        said = (None, None, None, None) if audit is None else (audit.actor, audit.action, audit.reason, _json(audit.detail))
+
+        async def work(lane: Lane) -> Shown | None:
+            rows = await lane.fetch(QUERIES["show"], key.scope_id, key.key, body, *said)
+            return _shown(rows[0], body=body) if rows else None
+
+        return await self._call(work)
+
+    async def requeue(self, fence: Fence, audit: Audit) -> Transition:
+        """As `Operations.requeue`."""
+        return await self._change("operator_requeue", fence, audit)
+
+    async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:
+        """As `Operations.release`. STALE also against evidence that it was executed, and for observed records."""
+        return await self._change("operator_release", fence, audit, retention.seconds, retention.gone_for, retention.keep_for)
+
+    async def delete(self, fence: Fence, audit: Audit) -> Transition:
+        """As `Operations.delete`. A tombstone of the same key goes, too."""
+        return await self._change("operator_delete", fence, audit, fence.key.lookup_digest())
+
+    async def audited(self, after: int, limit: int) -> Sequence[AuditLine]:
+        """As `Operations.audited`. Lines of transactions that are under way may still appear below the last id that was seen."""
+        rows = await self._call(lambda lane: lane.fetch(QUERIES["audited"], after, limit))
+        return [_audit_line(row) for row in rows]
+
+    async def write_audit(self, key: RecordKey, record_id: UUID, audit: Audit) -> None:
+        """As `Operations.write_audit`."""
+        arguments = (key.scope_id, key.key, record_id, audit.actor, audit.action, audit.reason, _json(audit.detail))
+        await self._call(lambda lane: lane.fetch(QUERIES["write_audit"], *arguments))
+
+    async def _change(self, query: str, fence: Fence, audit: Audit, *more: Any) -> Transition:
+        arguments = (fence.key.scope_id, fence.key.key, fence.record_id, fence.version, audit.actor, audit.action, audit.reason)
+        rows = await self._call(lambda lane: lane.fetch(QUERIES[query], *arguments, _json(audit.detail), *more))
+        return _TRANSITIONS[rows[0]["transition"]]
+
+    async def _call(self, work: Callable[[Lane], Awaitable[T]]) -> T:
+        """Wait for the turn and run, in a task of its own: the statement of a caller that is cancelled keeps its turn to its end."""
+        return await asyncio.shield(self._lanes.spawn(self._in_turn(work)))
+
+    async def _in_turn(self, work: Callable[[Lane], Awaitable[T]]) -> T:
+        deadline = self._calls.deadline()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._one.acquire()
+        except TimeoutError:
+            self._calls.observer.store_error(STORE, OPERATION, "overloaded")
+            raise unavailable("overloaded", may_have_landed=False) from None
+        try:
+            return await self._calls.run(OPERATION, work, deadline)
+        finally:
+            self._one.release()
+
+
+def _listing(selection: Selection, after: Position | None, limit: int) -> tuple[str, tuple[Any, ...]]:
+    """The statement and its arguments."""
+    low, high = ("", _BEYOND) if selection.scope is None else (f"{selection.scope}:", f"{selection.scope};")
+    first = (limit, selection.route, low, high)
+    query = _BY_INSTANT.get(selection.state or "")
+    if selection.key is not None:
+        scope_id = low if after is None else after.scope_id
+        return "list_by_key", (*first, scope_id, selection.key, selection.state)
+    if query is None:
+        scope_id, key, _ = after or Position(low, "")
+        return "list_all", (*first, scope_id, key, selection.state)
+    scope_id, key, at = after or Position("", "")
+    return query, (*first, scope_id, key, at or FIRST_INSTANT)
+
+
+def _following(selection: Selection, rows: Sequence[Row], records: Sequence[Listed], limit: int) -> str | None:
+    """The cursor of the next page: after the last record of a full one, else after the last candidate, if there may be more."""
+    if not rows:
+        return None
+    if len(records) == limit:
+        last = rows[-1]
+        return write_cursor(selection, Position(last["scope_id"], last["idempotency_key"], last["at"]))
+    if rows[0]["scanned"] < SCANNED:
+        return None
+    return write_cursor(selection, Position(rows[0]["last_scope_id"], rows[0]["last_key"], rows[0]["last_at"]))
+
+
+def _listed(row: Row) -> Listed:
+    return Listed(
+        key=RecordKey(row["scope_id"], row["idempotency_key"]),
+        record_id=row["record_id"],
+        version=row["version"],
+        status=Status(row["status"]),
+        route_id=row["route_id"],
+        request_id=row["request_id"],
+        method=row["request_method"],
+        attempt=row["attempt"],
+        observed=row["observed"],
+        reason=row["last_error_code"],
+        created_at=row["created_at"],
+        locked_until=row["locked_until"],
+        unknown_since=row["unknown_since"],
+        doubtful_until=row["doubtful_until"],
+        reconcile_after=row["reconcile_after"],
+        looks=row["reconcile_attempts"],
+        dead_lettered_at=row["dead_lettered_at"],
+        completed_at=row["completed_at"],
+        expires_at=row["expires_at"],
+        response_status=row["response_status_code"],
+        response_length=row["response_body_length"],
+    )
+
+
+def _shown(row: Row, *, body: bool) -> Shown:
+    """Raises `Unreadable`."""
+    return Shown(
+        listed=_listed(row),
+        target=row["request_target"],
+        captured=decode_captured(row["captured"]),
+        fingerprint_version=row["fingerprint_version"],
+        fingerprint=row["request_fingerprint"],
+        response=_response(row, body=body) if row["status"] == Status.COMPLETED else None,
+        history=[_remembered(line) for line in json.loads(row["history"] or "[]")],
+        at=row["at"],
+        evidence=row["proved"],
+    )
+
+
+def _response(row: Row, *, body: bool) -> StoredResponse:
+    """Without the body nothing depends on how it is packed."""
+    if body:
+        return decode_response(row)
+    return StoredResponse(
+        row["response_status_code"],
+        row["response_reason"],
+        decode_headers(row["response_headers"]),
+        None,
+        row["response_body_length"],
+        row["response_body_digest"],
+    )
+
+
+def _remembered(line: Sequence[Any]) -> Remembered:
+    at, source, what, detail, actor, reason = line
+    return Remembered(to_instant(at), Entry(source, what, detail, actor, reason))
+
+
+def _audit_line(row: Row) -> AuditLine:
+    audit = Audit(row["actor"], row["action"], row["reason"], json.loads(row["detail"]))
+    return AuditLine(row["id"], row["at"], audit, RecordKey(row["scope_id"], row["idempotency_key"]), row["record_id"])
+
+
+def _json(detail: Mapping[str, object]) -> str:
+    return json.dumps(dict(detail))

@@ -1,0 +1,120 @@
+"""`gateway.resolving.Reconciliation` over Postgres: each method is one statement of `reconcile.sql`."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from gateway.core.model import RecordKey, StoredResponse
+from gateway.ports import Retention, Transition
+from gateway.resolving import Audit, Doubtful, Entry, Event, Evidence, Fence, Subject
+from gateway.store.postgres.calls import Calls
+from gateway.store.postgres.lane import STORE, Lane, Refused
+from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.resolving_rows import (
+    audit_arguments,
+    decode_doubtful,
+    decode_subject,
+    encode_evidence,
+    entry_arguments,
+    event_arguments,
+    fence_arguments,
+    response_arguments,
+    retention_arguments,
+)
+from gateway.store.postgres.rows import Row, Unreadable, storable
+
+VERDICT = "verdict"
+"""The operation that each step of a record is counted under."""
+
+
+class PostgresReconciliation:
+    """Made by `PostgresStore`, whose connections it shares; a statement at a time for each call, and none while anybody looks."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def due_routes(self, route_ids: Sequence[str]) -> frozenset[str]:
+        """Those of the routes that have a record for `take_due` now: one statement, however many they are."""
+        return frozenset(row["route_id"] for row in await self._calls.fetch("due_routes", "due_routes", list(route_ids)))
+
+    async def take_due(
+        self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = (), *, executes: bool = False
+    ) -> Sequence[Doubtful]:
+        rows = await self._calls.fetch("take_due", "take_due", route_id, limit, hold, list(owners), executes)
+        taken: list[Doubtful] = []
+        for row in sorted(rows, key=lambda row: row["n"]):
+            try:
+                taken.append(decode_doubtful(row))
+            except Unreadable:  # a later release's evidence: that one is left to it, and held meanwhile
+                self._calls.observer.store_error(STORE, "take_due", "error")
+        return taken
+
+    async def conclude_executed(
+        self,
+        fence: Fence,
+        response: StoredResponse,
+        retention: Retention,
+        entry: Entry,
+        event: Event | None = None,
+        audit: Audit | None = None,
+    ) -> Transition:
+        """As the port says. A body that Postgres refuses is left out, rather than the verdict lost."""
+        written = (*retention_arguments(retention), *entry_arguments(entry), *event_arguments(event), *audit_arguments(audit))
+
+        async def work(lane: Lane) -> list[Row]:
+            sql = QUERIES["conclude_executed"]
+            try:
+                return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response), *written)
+            except Refused:
+                if response.body is None:
+                    raise
+            return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response.without_body()), *written)
+
+        (row,) = await self._calls.run(VERDICT, work)
+        return Transition(row["transition"])
+
+    async def conclude_not_executed(
+        self,
+        fence: Fence,
+        reason: str,
+        retention: Retention,
+        entry: Entry,
+        event: Event | None = None,
+        audit: Audit | None = None,
+        *,
+        looked: bool = False,
+    ) -> Transition:
+        """As the port says. STALE, too, where there is evidence of execution."""
+        written = (*entry_arguments(entry), *event_arguments(event), *audit_arguments(audit))
+        return await self._step(VERDICT, "conclude_not_executed", fence, reason, *retention_arguments(retention), looked, *written)
+
+    async def look_again(
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None
+    ) -> Transition:
+        return await self._step(VERDICT, "look_again", fence, seconds, agreed, *entry_arguments(entry), *event_arguments(event))
+
+    async def dead_letter(self, fence: Fence, entry: Entry) -> Transition:
+        return await self._step(VERDICT, "dead_letter", fence, *entry_arguments(entry))
+
+    async def find_captured(self, scope: str, value: str, limit: int = 2) -> Sequence[Subject]:
+        if storable(value) is None:
+            return ()  # nor could any record have it
+        rows = await self._calls.fetch("find_captured", "find_captured", scope, value, limit)
+        return [decode_subject(row) for row in rows]
+
+    async def attach(self, fence: Fence, evidence: Evidence, event: Event | None) -> Transition:
+        written = (*entry_arguments(evidence.entry), *event_arguments(event))
+        return await self._step(VERDICT, "attach", fence, encode_evidence(evidence), *written)
+
+    async def seen(self, event: Event) -> bool:
+        return bool(await self._calls.fetch("event", "seen", event.webhook, event.digest))
+
+    async def remember(self, event: Event) -> None:
+        await self._calls.fetch("event", "remember", *event_arguments(event))
+
+    async def note(self, key: RecordKey, record_id: UUID, entry: Entry) -> None:
+        await self._calls.fetch("note", "note", key.scope_id, key.key, record_id, *entry_arguments(entry))
+
+    async def _step(self, operation: str, query: str, fence: Fence, *arguments: Any) -> Transition:
+        (row,) = await self._calls.fetch(operation, query, *fence_arguments(fence), *arguments)
+        return Transition(row["transition"])

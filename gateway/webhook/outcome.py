@@ -1,0 +1,78 @@
+"""What became of an event, and how its sender is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import orjson
+
+from gateway.core.model import Headers
+from gateway.wire import WireResponse, reason_of
+
+STATUSES: Mapping[str, int] = MappingProxyType(
+    {
+        "applied": 200,
+        "attached": 200,
+        "already": 200,
+        "duplicate": 200,
+        "unmatched": 200,
+        "ambiguous": 200,
+        "no_verdict": 200,
+        "too_early": 200,
+        "bad_signature": 401,
+        "out_of_tolerance": 400,
+        "too_large": 413,
+        "malformed": 400,
+        "store_unavailable": 503,
+    }
+)
+"""The status for each result. Senders take every 2xx for "delivered" and send all else again, later and later, so that
+
+* what a repetition cannot change is 200, also if it changed nothing here: senders cut off whoever refuses for days;
+* *store unavailable* asks for the repetition, which is what brings the event in; so does `TOO_EARLY`, while there is something to wait for;
+* forgeries are refused; a genuine event whose signature is too old is signed anew with its repetition.
+"""
+
+RETRY_AFTER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one webhook request. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `status` None: the usual one.
+
+    `detail` is for the people on the other side; it tells nothing of any record. `unread`: the body was not read to its end.
+    """
+
+    result: str
+    detail: str | None = None
+    status: int | None = None
+    unread: bool = False
+    challenge: bytes | None = None
+
+
+FORGED = Outcome("bad_signature", "The signature is missing, or none of the secrets of this endpoint made it.", challenge=b"Signature")
+TOO_OLD = Outcome("out_of_tolerance", "The signature is right, but its time is not: it is too long ago, or one of the clocks is wrong.")
+AWAY = Outcome("store_unavailable", "The event could not be taken now. Send it again.")
+TOO_EARLY = Outcome("too_early", "It cannot be known yet that this is how it ends. Send the event again.", 425)
+NOT_POST = Outcome("malformed", "Events are sent by POST.", 405)
+NOT_WHOLE = Outcome("malformed")
+SLOW = Outcome("malformed", "The body took too long to arrive.", 408, unread=True)
+TOO_LARGE = Outcome("too_large", "The event is larger than this endpoint takes.", unread=True)
+NOWHERE = Outcome("malformed", "There is no webhook endpoint here.", 404, unread=True)
+NO_EVENT = Outcome("malformed", "The event has no id, or is no JSON text that can be read in one way only.")
+
+
+def respond(outcome: Outcome, date: bytes, *, close: bool = False) -> WireResponse:
+    """The answer: a small JSON object."""
+    status = STATUSES[outcome.result] if outcome.status is None else outcome.status
+    headers: Headers = ((b"Content-Type", b"application/json"), (b"Cache-Control", b"no-store"), (b"Date", date))
+    if status in {425, 503}:
+        headers += ((b"Retry-After", b"%d" % RETRY_AFTER),)
+    if status == 405:
+        headers += ((b"Allow", b"POST"),)
+    if outcome.challenge is not None:
+        headers += ((b"WWW-Authenticate", outcome.challenge),)
+    told = {"result": outcome.result} | ({} if outcome.detail is None else {"detail": outcome.detail})
+    return WireResponse(
+        status, reason_of(status), headers, orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE), close=close or outcome.unread
+    )

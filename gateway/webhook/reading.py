@@ -1,0 +1,111 @@
+"""Reading a webhook request: its body, and what of it names the event and the record."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+
+from aiohttp import ClientError, web
+from aiohttp.web_request import BaseRequest
+
+from gateway.core.headers import Fields, first
+from gateway.core.model import Headers
+from gateway.core.pointers import Json
+from gateway.core.reconcile.policy import Webhook
+from gateway.core.reconcile.strict import Number, at, read, tokens_of
+from gateway.ports import Memory
+from gateway.wire import CONTINUE
+
+PATIENCE = 30.0
+"""Seconds within which an event must be here whole. Its sender has it ready."""
+
+LONGEST_ID = 255
+"""In characters, of an event's id and of what names the record."""
+
+HEADER = "header:"
+
+_BROKEN = (ClientError, web.RequestPayloadError, ConnectionError)
+
+
+class SenderGone(Exception):
+    """The sender hung up, or broke its own framing: there was no event."""
+
+
+class BodyTooLarge(Exception):
+    """The body has more bytes than the endpoint takes."""
+
+
+class MemoryFull(Exception):
+    """The process holds as much as it may."""
+
+
+async def read_body(request: BaseRequest, fields: Fields, limit: int, memory: Memory) -> bytes:
+    """The whole body, as received. What is announced as larger than `limit` is not read at all, what turns out to be is read no further.
+
+    Its bytes are counted in `memory` until the caller gives them back. Raises `BodyTooLarge`, `SenderGone`, `MemoryFull`, and TimeoutError
+    after `PATIENCE`.
+    """
+    announced = fields.first(b"content-length")
+    if announced is not None and int(announced) > limit:
+        raise BodyTooLarge
+    if fields.first(b"expect") is not None and request.version.minor >= 1 and request.transport is not None:
+        request.transport.write(CONTINUE)
+    pieces: list[bytes] = []
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _read(request, limit, memory, pieces)
+    except BaseException as error:
+        memory.give(sum(map(len, pieces)))
+        if isinstance(error, _BROKEN) or (isinstance(error, RuntimeError) and request.transport is None):
+            raise SenderGone from error  # RuntimeError: what aiohttp says when the connection was lost between two looks at it
+        raise
+    return b"".join(pieces)
+
+
+async def _read(request: BaseRequest, limit: int, memory: Memory, pieces: list[bytes]) -> None:
+    left = limit
+    while not request.content.at_eof():
+        if memory.full:
+            raise MemoryFull
+        piece = await request.content.readany()
+        pieces.append(piece)
+        memory.take(len(piece))
+        left -= len(piece)
+        if left < 0:
+            raise BodyTooLarge
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which event it is, by the SHA-256 of its id, and what names the record; None if the event names none."""
+
+    digest: bytes
+    value: str | None
+
+
+def tell(webhook: Webhook, headers: Headers, body: bytes) -> Told | None:
+    """Read an event. None if it has no id, or is no JSON text with one meaning."""
+    try:
+        document = read(body)
+    except ValueError:
+        return None
+    if webhook.event_id.startswith(HEADER):
+        field = first(headers, webhook.event_id.removeprefix(HEADER).strip().lower().encode())
+        event = None if field is None else _short(field.decode("latin-1").strip(" \t"))
+    else:
+        event = _text(document, webhook.event_id)
+    if event is None:
+        return None
+    return Told(hashlib.sha256(event.encode("utf-8", "surrogatepass")).digest(), _text(document, webhook.find))
+
+
+def _text(document: Json, pointer: str) -> str | None:
+    """A text, or a number by its own text, as `gateway.core.reconcile.capture` keeps them."""
+    value = at(document, tokens_of(pointer))
+    if isinstance(value, Number):
+        return _short(str(value))
+    return _short(value) if isinstance(value, str) else None
+
+
+def _short(text: str) -> str | None:
+    usable = 0 < len(text) <= LONGEST_ID and "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return text if usable else None

@@ -1,0 +1,239 @@
+"""Takes webhook requests: whose they are, what they say, and what is done about it.
+
+What if ...
+
+* the same event comes twice, also at once: its id is written down in the step that applies it, so that one of the two is told to be a
+  duplicate;
+* a probe, an operator or the attempt itself is faster: the step is fenced by what was seen, and refused; the record is looked at again;
+* the store is away, or its reply is lost: 503, the sender repeats the event, and finds what there is then;
+* the event comes before its record is in doubt: it is kept with the record as evidence, and used as soon as the record is;
+* the event says *not executed* of a record that was tried more than once: an earlier try may be meant. It decides nothing.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from aiohttp.web_request import BaseRequest
+
+from gateway.core.framing import judge_framing
+from gateway.core.headers import Fields
+from gateway.core.model import Headers
+from gateway.core.policy import Policy, Route
+from gateway.core.reconcile.found import Found, Judged, Names, judge
+from gateway.core.reconcile.policy import OWN_KEY, Verdict, Webhook
+from gateway.core.reconcile.signatures import Refusal, verify
+from gateway.core.reconcile.steps import Again, Attach, Conclude, Free, Ignore, webhook_step
+from gateway.core.routes import split_target
+from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition
+from gateway.reconcile.answers import built, packed
+from gateway.resolving import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
+from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE, SLOW, TOO_EARLY, TOO_LARGE, TOO_OLD, Outcome, respond
+from gateway.webhook.reading import BodyTooLarge, MemoryFull, SenderGone, read_body, tell
+from gateway.wire import WireResponse
+
+ROUNDS = 3
+"""How often a record is looked at again that somebody else has just moved."""
+
+FOUND_AT_MOST = 16
+"""More records under one value are not told apart by their routes any more."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A verified event of a route."""
+
+    route: Route
+    policy: Policy
+    webhook: Webhook
+    headers: Headers
+    body: bytes
+    event: Event
+
+
+class WebhookReceiver:
+    """Handles webhook requests of all routes that have an endpoint. `wall` gives the wall clock's seconds since the epoch."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        reconciliation: Reconciliation,
+        observer: Observer,
+        memory: Memory,
+        clock: Clock,
+        wall: Callable[[], float] = time.time,  # noqa: TID251 - signatures hold instants of the wall clock
+    ) -> None:
+        self._reconciliation = reconciliation
+        self._observer = observer
+        self._memory = memory
+        self._clock = clock
+        self._wall = wall
+        self._closing = False
+        self._endpoints = _endpoints(routes)
+
+    def reconfigure(self, routes: Iterable[Route]) -> None:
+        """Use another route map from the next request on."""
+        self._endpoints = _endpoints(routes)
+
+    def close_connections(self) -> None:
+        """From now on every answer is the last one on its connection: the process is being drained."""
+        self._closing = True
+
+    def match(self, target: bytes) -> Route | None:
+        """The route whose endpoint a request target names, byte for byte, whatever the query; None if there is none."""
+        return self._endpoints.get(split_target(target)[0]) if self._endpoints else None
+
+    def answer(self, outcome: Outcome) -> WireResponse:
+        """The answer that tells an outcome."""
+        return respond(outcome, self._clock.http_date(), close=self._closing)
+
+    async def handle(self, request: BaseRequest, route: Route) -> WireResponse:
+        """Answer a request to the endpoint of `route`. Raises nothing but CancelledError: the event is then applied whole or not at all."""
+        try:
+            outcome = await self._outcome(request, route)
+        except SenderGone:
+            self._observer.webhook_event(route.id, NOT_WHOLE.result)
+            response = self.answer(NOT_WHOLE)
+            response.drop()
+            if request.transport is not None:
+                request.transport.abort()
+            return response
+        except Exception as error:  # whatever is wrong with us, the event must come again
+            self._observer.background_failed("webhook", error)
+            outcome = AWAY
+        self._observer.webhook_event(route.id, outcome.result)
+        return self.answer(outcome)
+
+    async def _outcome(self, request: BaseRequest, route: Route) -> Outcome:
+        policy = route.policy
+        assert policy is not None
+        webhook = policy.webhook
+        assert webhook is not None, "the route has an endpoint"
+        body = await self._body(request, webhook)
+        if isinstance(body, Outcome):
+            return body
+        try:
+            headers = request.raw_headers
+            verified = verify(webhook.signature, headers, body, self._wall())
+            if isinstance(verified, Refusal):
+                return FORGED if verified.reason == "bad_signature" else TOO_OLD
+            told = tell(webhook, headers, body)
+            if told is None:
+                return NO_EVENT
+            if told.value is None:
+                return Outcome("unmatched")
+            heard = _Heard(route, policy, webhook, headers, body, Event(route.id, told.digest, webhook.remember))
+            return await self._use(heard, told.value)
+        except StoreUnavailable:
+            return AWAY
+        finally:
+            self._memory.give(len(body))
+
+    async def _body(self, request: BaseRequest, webhook: Webhook) -> bytes | Outcome:
+        """The body, of which the memory is the caller's to give back; or why there is none."""
+        fields = Fields(request.raw_headers)
+        problem = judge_framing((request.version.major, request.version.minor), fields)
+        if problem is not None:
+            return Outcome("malformed", problem.value.title, problem.value.status, unread=True)
+        if request.method != "POST":
+            return NOT_POST
+        try:
+            return await read_body(request, fields, webhook.limit, self._memory)
+        except BodyTooLarge:
+            return TOO_LARGE
+        except TimeoutError:
+            return SLOW
+        except MemoryFull:
+            return Outcome(AWAY.result, AWAY.detail, unread=True)
+
+    async def _use(self, heard: _Heard, value: str) -> Outcome:
+        """Find the record and do what the event says, again while others are faster."""
+        for _ in range(ROUNDS):
+            if await self._reconciliation.seen(heard.event):
+                return Outcome("duplicate")
+            found = await self._reconciliation.find_captured(heard.policy.scope, value, FOUND_AT_MOST)
+            subjects = [subject for subject in found if subject.route_id == heard.route.id]
+            if not subjects:
+                return Outcome("unmatched")  # not remembered: a repetition may find the record, if this gateway ever gets one
+            if len(subjects) > 1 or len(found) == FOUND_AT_MOST:
+                _log.warning("An event of route %s fits several records: nothing is done (event %s)", heard.route.id, _digest(heard.event))
+                return Outcome("ambiguous")
+            outcome = await self._apply(heard, subjects[0])
+            if outcome is not None:
+                return outcome
+            self._observer.stale_write("verdict")
+        return AWAY
+
+    async def _apply(self, heard: _Heard, subject: Subject) -> Outcome | None:
+        """One step on one record, fenced by what was seen of it. None: it has moved meanwhile."""
+        judged = judge(Found(None, heard.headers, heard.body), heard.webhook.rules, _names(subject))
+        if judged.verdict is Verdict.NOT_EXECUTED and subject.attempt > 1:
+            judged = Judged(Verdict.NOT_YET_KNOWN, rule=judged.rule, why=f"{judged.why}, which may be about an earlier attempt")
+        step = webhook_step(judged.verdict, subject, heard.policy.reconcile.pace)
+        if isinstance(step, Ignore):
+            return await self._ignore(heard, subject, step)
+        transition, result = await self._carry_out(step, heard, subject, judged)
+        if transition not in (Transition.DONE, Transition.ALREADY):
+            return None
+        _log.info(
+            "An event was %s (route %s, request %s, %s, event %s)",
+            result,
+            heard.route.id,
+            subject.request_id,
+            judged.verdict,
+            _digest(heard.event),
+        )
+        return Outcome(result)
+
+    async def _carry_out(
+        self, step: Conclude | Attach | Free | Again, heard: _Heard, subject: Subject, judged: Judged
+    ) -> tuple[Transition, str]:
+        """The transition, and the word for it if it is done."""
+        reconciliation, fence, event = self._reconciliation, subject.fence, heard.event
+        entry = _entry(heard, judged)
+        match step:
+            case Conclude() | Attach():
+                assert judged.answer is not None, "an executed verdict has an answer"
+                response = await packed(built(judged.answer))
+                if isinstance(step, Attach):
+                    return await reconciliation.attach(fence, Evidence(response, entry), event), "attached"
+                return await reconciliation.conclude_executed(fence, response, Retention.of(heard.policy), entry, event), "applied"
+            case Free():
+                reason, retention = VERDICT_REASONS[Verdict.NOT_EXECUTED], Retention.of(heard.policy)
+                return await reconciliation.conclude_not_executed(fence, reason, retention, entry, event), "applied"
+            case Again(seconds, agreed):
+                return await reconciliation.look_again(fence, seconds, agreed=agreed, entry=entry, event=event), "applied"
+            case _:
+                assert_never(step)
+
+    async def _ignore(self, heard: _Heard, subject: Subject, step: Ignore) -> Outcome:
+        """Nothing is done about the record. Only what no repetition can change is remembered."""
+        if step.result == "already":
+            await self._reconciliation.remember(heard.event)
+        if step.result == "too_early" and not subject.dead_lettered:
+            return TOO_EARLY
+        return Outcome(step.result)
+
+
+def _endpoints(routes: Iterable[Route]) -> Mapping[bytes, Route]:
+    return {route.policy.webhook.path.encode(): route for route in routes if route.policy is not None and route.policy.webhook is not None}
+
+
+def _names(subject: Subject) -> Names:
+    return Names(subject.captured.get(OWN_KEY, ""), subject.captured, subject.request_id)
+
+
+def _entry(heard: _Heard, judged: Judged) -> Entry:
+    """What is written down of an event: digests, never a text of it."""
+    body = heard.body
+    detail: Detail = {"event": _digest(heard.event), "length": len(body), "sha256": hashlib.sha256(body).hexdigest(), "why": judged.why}
+    return Entry("webhook", judged.verdict.value, detail)
+
+
+def _digest(event: Event) -> str:
+    return event.digest.hex()

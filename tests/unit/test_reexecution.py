@@ -1,0 +1,96 @@
+"""`on_unknown: reexecute`: when a doubtful outcome may run again, and what its outcome may mean then."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.decision import (
+    STILL_AT_IT,
+    Claim,
+    Complete,
+    Doubt,
+    InDoubt,
+    Lapse,
+    NotSent,
+    Outcome,
+    Release,
+    Responded,
+    Unknown,
+    decide,
+    settle,
+)
+from gateway.core.model import Status
+from gateway.core.policy import Hint, HintedOutcome, OnUnknown, Policy
+from tests.unit.records import FINGERPRINT, OTHERS, record
+
+RECONCILE = Policy("charges", ())
+REEXECUTE = replace(RECONCILE, on_unknown=OnUnknown.REEXECUTE)
+
+
+def test_a_doubt_that_is_over_is_claimed() -> None:
+    """Once the upstream has surely finished, the next retry executes again."""
+    found = record(Status.UNKNOWN, doubt_over=True)
+    assert decide(found, FINGERPRINT, REEXECUTE) == Claim(found)
+
+
+@pytest.mark.parametrize(
+    ("facts", "policy"),
+    [
+        ({"doubt_over": False}, REEXECUTE),
+        ({"doubt_over": True, "dead_lettered": True}, REEXECUTE),
+        ({"doubt_over": True}, RECONCILE),
+    ],
+    ids=["not over", "a dead letter", "a route that reconciles"],
+)
+def test_other_doubts_are_not(facts: dict[str, bool], policy: Policy) -> None:
+    """Not before, not once a person was called, and not where the route map does not say so."""
+    assert isinstance(decide(record(Status.UNKNOWN, **facts), FINGERPRINT, policy), Unknown)
+
+
+def test_another_operation_is_refused_first() -> None:
+    """A doubt that is over gives the key to nobody else."""
+    assert not isinstance(decide(record(Status.UNKNOWN, doubt_over=True), OTHERS["digest"], REEXECUTE), Claim)
+
+
+def test_a_lapsed_lease_becomes_a_doubt_first() -> None:
+    """A lapsed lease is no way around `max_execution`."""
+    assert isinstance(decide(record(Status.IN_PROGRESS), FINGERPRINT, REEXECUTE), Lapse)
+
+
+@pytest.mark.parametrize("status", sorted(STILL_AT_IT))
+def test_the_upstreams_own_refusals_are_doubts(status: int) -> None:
+    """409, 425 and 429 to a re-execution say that the first attempt runs, or that nobody looked: neither is an answer."""
+    assert settle(Responded(status), REEXECUTE, reexecution=True) == Doubt(f"status_{status}")
+
+
+def test_nothing_sent_proves_nothing_of_the_attempt_before() -> None:
+    """A re-execution that could not be sent leaves the doubt where it was."""
+    assert settle(NotSent("connection_refused"), REEXECUTE) == Release("connection_refused")
+    assert settle(NotSent("connection_refused"), REEXECUTE, reexecution=True) == Doubt("connection_refused")
+
+
+def test_a_hint_that_it_did_not_execute_is_of_this_attempt_alone() -> None:
+    """The upstream speaks of the request that it answers."""
+    hints = (Hint("X-Outcome", outcome=HintedOutcome.NOT_EXECUTED),)
+    policy = replace(REEXECUTE, hints=hints)
+    assert settle(Responded(500, HintedOutcome.NOT_EXECUTED), policy, reexecution=True) == Doubt("hinted")
+
+
+def outcomes() -> st.SearchStrategy[Outcome]:
+    statuses = st.integers(100, 599)
+    return st.one_of(
+        st.builds(Responded, statuses, st.none() | st.sampled_from(HintedOutcome)),
+        st.builds(NotSent, st.text(max_size=9)),
+        st.builds(InDoubt, st.text(max_size=9)),
+    )
+
+
+@given(outcomes())
+def test_a_reexecution_never_releases(outcome: Outcome) -> None:
+    """It completes as a first attempt would, or is in doubt; and it completes nothing that a first attempt would not."""
+    again, first = settle(outcome, REEXECUTE, reexecution=True), settle(outcome, REEXECUTE)
+    assert not isinstance(again, Release)
+    if isinstance(again, Complete):
+        assert again == first
