@@ -155,7 +155,10 @@ class Store(Protocol):
         ...
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
-        """-> `failed_retryable`, only for the owner and from `in_progress` or `unknown`: the attempt did not execute."""
+        """-> `failed_retryable`, only for the owner and from `in_progress` or `unknown`: the attempt did not execute.
+
+        STALE where there is evidence that it did (`Reconciliation.attach`): the record is `unknown` then, and due at once.
+        """
         ...
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:

@@ -185,7 +185,7 @@ class Reconciliation(Protocol):
 
     async def attach(self, fence: Fence, evidence: Evidence, event: Event | None) -> Transition:
         """Keep evidence with a record that is `in_progress`: when it becomes unknown it is due at once and no dead letter. A record that
-        ends by itself drops it. The newest wins.
+        completes drops it; `Store.release` does not believe otherwise. The newest wins.
         """
         ...
 
@@ -303,8 +303,7 @@ class Operations(Protocol):
 
     async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:
         """-> `failed_retryable` by a person's word, from `unknown` or a lapsed `in_progress`, and only after `doubtful_until` (of a lapsed
-        one:
-        `reconcile_after`). STALE otherwise.
+        one: `reconcile_after`). STALE otherwise.
         """
         ...
 

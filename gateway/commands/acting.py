@@ -1,6 +1,7 @@
 """How a command finds its record, asks, acts, and says what became of it."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import TypeVar, assert_never
 import click
 import orjson
 
-from gateway.commands.operating import NotReady, operating
 from gateway.commands.shared import FAILURE, UNAVAILABLE, fail, load_config, reported
 from gateway.commands.tables import instant, record_table
 from gateway.core.model import RecordKey
@@ -31,6 +31,7 @@ from gateway.operator import (
 )
 from gateway.ports import StoreUnavailable
 from gateway.resolving import Listed, Page, Selection
+from gateway.server.operating import NotReady, operating
 
 T = TypeVar("T")
 
@@ -53,8 +54,12 @@ def operate(config: Path, work: Callable[[Operator], Awaitable[T]], *, changes: 
     """Do `work` with an operator of the configuration's stores. What people can put right becomes a message and an exit code."""
 
     async def run() -> T:
-        async with operating(load_config(config), changes=changes) as operator:
+        loaded = load_config(config)
+        async with operating(lambda: loaded, changes=changes, ready=True) as operator:
             return await work(operator)
+
+    # What stores log is for processes that serve. Without any handler, Python would print warnings among the output.
+    logging.getLogger("gateway").addHandler(logging.NullHandler())
 
     with reported():
         try:

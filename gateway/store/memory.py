@@ -92,6 +92,10 @@ class MemoryStore:
         row = self._rows.get(lease.key)
         if row is None or row.owner != lease.owner:
             return _refused(row)
+        if row.evidence is not None:
+            if row.status is Status.IN_PROGRESS:
+                self._rows[lease.key] = row.doubted(self._now(), reason)
+            return Settled(Transition.STALE)
         if row.status in _LIVE_STATES:
             released = row.ended(Status.FAILED_RETRYABLE, self._now(), retention)
             self._rows[lease.key] = replace(released, last_error_code=reason)

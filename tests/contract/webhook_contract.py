@@ -154,18 +154,42 @@ class WebhookContract:
         assert await free(harness, await fence(harness, lease.key)) is Transition.STALE
         assert await harness.store.claim(await found(harness.store, lease.key), intent(lease.key, reexecute=True)) is None
 
-    async def test_an_attempt_that_ends_by_itself_drops_its_evidence(self, harness: Harness) -> None:
-        """Its own answer is the record's; what was said of a released attempt says nothing of the next."""
-        ended, retried = await proved(harness), await proved(harness)
-        assert (await harness.store.complete(ended, response(), KEPT)).transition is Transition.DONE
-        assert (await found(harness.store, ended.key)).response == response()
-        await harness.store.release(retried, "connection_refused", KEPT)
-        retry = await harness.store.claim(await found(harness.store, retried.key), intent(retried.key))
-        assert retry is not None
-        await harness.store.doubt(retry, "upstream_timeout")
+    async def test_an_attempt_that_completes_drops_its_evidence(self, harness: Harness) -> None:
+        """Its own answer is the record's."""
+        lease = await proved(harness)
+        assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.DONE
+        assert (await found(harness.store, lease.key)).response == response()
         assert await none_due(harness)
-        await harness.advance(LEASE + MAX_EXECUTION + 1)
-        assert (await taken(harness)).evidence is None
+
+    async def test_an_attempt_that_says_it_did_not_execute_is_not_believed_against_evidence(self, harness: Harness) -> None:
+        """A released key would run the operation twice: the record is in doubt instead, and due at once with its evidence."""
+        lease = await proved(harness)
+        assert (await harness.store.release(lease, "released_by_status", KEPT)).transition is Transition.STALE
+        doubtful = await found(harness.store, lease.key)
+        assert (doubtful.status, doubtful.last_error_code, doubtful.dead_lettered) == (Status.UNKNOWN, "released_by_status", False)
+        assert (await harness.store.release(lease, "released_by_status", KEPT)).transition is Transition.STALE
+        assert await found(harness.store, lease.key) == doubtful
+        look = await taken(harness)
+        assert look.evidence is not None
+        assert await harness.reconciliation.conclude_executed(look.fence, look.evidence.response, KEPT, TOLD) is Transition.DONE
+
+    async def test_a_late_word_that_it_did_not_execute_is_not_believed_against_evidence(self, harness: Harness) -> None:
+        """Nor from doubt: a lapsed attempt that comes back frees nothing."""
+        lease = await proved(harness)
+        await harness.store.doubt(lease, "upstream_timeout")
+        assert (await harness.store.release(lease, "released_by_status", KEPT)).transition is Transition.STALE
+        assert (await taken(harness)).evidence is not None
+
+    async def test_a_release_and_evidence_at_once_never_free_an_executed_record(self, harness: Harness) -> None:
+        """Either the key was free before anybody said otherwise, and the evidence is refused; or it stays in doubt with its evidence."""
+        for _ in range(5):
+            lease = await reserved(harness.store, telling())
+            at = await fence(harness, lease.key)
+            kept, settled = await asyncio.gather(
+                harness.reconciliation.attach(at, Evidence(FOUND_ANSWER, TOLD), event()), harness.store.release(lease, "refused", KEPT)
+            )
+            expected = (Transition.STALE, Status.UNKNOWN) if kept is Transition.DONE else (Transition.DONE, Status.FAILED_RETRYABLE)
+            assert (settled.transition, (await found(harness.store, lease.key)).status) == expected
 
     async def test_the_newest_evidence_wins(self, harness: Harness) -> None:
         """An attempt may be told of twice; renewing its lease loses nothing."""

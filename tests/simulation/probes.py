@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gateway.core.model import Lease, Record, RecordKey, Status, StoredResponse
-from gateway.engine.keeping import retention_of
+from gateway.ports import Retention
 from tests.simulation.authority import at_once
 from tests.simulation.upstream import Operation, answer_body
 
@@ -43,11 +43,11 @@ class Reconciler:
         world = self._world
         lease = Lease(found.key, UUID(int=0), found.owner, found.attempt, 0.0, 0.0)
         if not executed:
-            settled = at_once(world.authority.release(lease, "verdict", retention_of(world.scenario.policy)))
+            settled = at_once(world.authority.release(lease, "verdict", Retention.of(world.scenario.policy)))
         else:
             operation = next(one for _, one in world.oracle.facts[found.key].executions if one.request_id == found.request_id)
             response = _rebuilt(operation)
-            settled = at_once(world.authority.complete(lease, response, retention_of(world.scenario.policy)))
+            settled = at_once(world.authority.complete(lease, response, Retention.of(world.scenario.policy)))
             world.oracle.settled(found.key, response, settled)
         world.journal.tell("verdict", "{} {} -> {}", found.key.key, "executed" if executed else "not executed", settled.transition.value)
 

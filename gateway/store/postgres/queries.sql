@@ -414,12 +414,20 @@ LEFT JOIN done d ON d.settler = s.owner
 
 
 -- name: release
+-- Where an event has said meanwhile that this attempt executed, the answer that says otherwise is not believed: the record stays (or becomes)
+-- unknown, due now, and the reconciler concludes from the evidence.
 WITH settle AS MATERIALIZED (
     SELECT *
     FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::float8[], $6::float8[], $7::float8[])
         AS s (scope_id, idempotency_key, owner, reason, retention, gone_for, keep_for)
 ), held AS MATERIALIZED (
-    SELECT s.owner AS settler, r.scope_id, r.idempotency_key, r.owner = s.owner AS mine, r.status
+    SELECT
+        s.owner AS settler,
+        r.scope_id,
+        r.idempotency_key,
+        r.owner = s.owner AS mine,
+        r.status,
+        coalesce(r.evidence ->> 'of' = encode(s.owner, 'hex'), false) AS proved
     FROM settle s
     JOIN gateway_records r ON r.scope_id = s.scope_id AND r.idempotency_key = s.idempotency_key
     ORDER BY r.scope_id, r.idempotency_key
@@ -442,8 +450,25 @@ WITH settle AS MATERIALIZED (
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
-        AND h.mine AND h.status IN ('in_progress', 'unknown')
+        AND h.mine AND NOT h.proved AND h.status IN ('in_progress', 'unknown')
     RETURNING h.settler
+), proved AS (
+    UPDATE gateway_records r
+    SET version = r.version + 1,
+        status = 'unknown',
+        last_error_code = s.reason,
+        locked_until = NULL,
+        unknown_since = now(),
+        doubtful_until = r.reconcile_after,
+        reconcile_after = now(),
+        reconcile_attempts = 0,
+        reconcile_agreed = 0,
+        looked_at = NULL,
+        agreed_at = NULL
+    FROM held h
+    JOIN settle s ON s.owner = h.settler
+    WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
+        AND h.mine AND h.proved AND h.status = 'in_progress'
 )
 SELECT
     s.owner AS asked_by,
