@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.sample.answers import answer, error
 from gateway.sample.desk import Desk, Order
 from gateway.sample.events import Events, Hook
-from gateway.sample.ledger import Ledger, Outcome, Refused
+from gateway.sample.ledger import Charge, Ledger, Outcome, Refund, Refused
 from gateway.sample.orders import carry_out
 from gateway.sample.variants import HEADERS, seconds_of
 
@@ -33,6 +33,7 @@ INDEX = {
             "for_good": "true: nor will what comes later (false if left out)",
         },
         "POST /v1/refunds": {"charge": "ch_000001", "amount": 50},
+        "GET /v1/refunds": f"the last {LISTED}; ?account= and ?idempotency_key= as for charges",
         "GET /v1/accounts/{id}": "balance, number of charges, sums; every account starts with 100000",
         "GET /v1/executions": "the truth: how often each key was executed, whatever lookups say; ?idempotency_key= selects one",
         "GET /v1/events": "the last events for the webhook (--webhook-url), and what became of them",
@@ -55,6 +56,7 @@ def build(ledger: Ledger, *, deduplicate: bool = False, hook: Hook | None = None
     app.router.add_post("/v1/charges/cancel", cancel_charge)
     app.router.add_get("/v1/charges/{id}", show_charge)
     app.router.add_post("/v1/refunds", create_refund)
+    app.router.add_get("/v1/refunds", list_refunds)
     app.router.add_get("/v1/accounts/{id}", show_account)
     app.router.add_get("/v1/executions", show_executions)
     app.router.add_get("/v1/events", show_events)
@@ -123,18 +125,26 @@ async def cancel_charge(request: web.Request) -> web.Response:
 
 async def list_charges(request: web.Request) -> web.Response:
     """The last charges; with `idempotency_key`, all that this key made, how often it was executed, and its first outcome."""
+    return looked_up(request, "charges", request.app[LEDGER].charges.values())
+
+
+async def list_refunds(request: web.Request) -> web.Response:
+    """As charges."""
+    return looked_up(request, "refunds", request.app[LEDGER].refunds.values())
+
+
+def looked_up(request: web.Request, name: str, booked: Iterable[Charge | Refund]) -> web.Response:
     desk = request.app[DESK]
     desk.require_up(lookup=True)
-    charges = list(request.app[LEDGER].charges.values())
     if (account := request.query.get("account")) is not None:
-        charges = [charge for charge in charges if charge.account == account]
+        booked = [one for one in booked if one.account == account]
     asked: dict[str, Any] = {}
     if (asked_key := request.query.get("idempotency_key")) is not None:
         key = bare(asked_key)
         executions, outcome = desk.look(key)
-        charges = [charge for charge in charges if charge.idempotency_key == key] if executions else []
+        booked = [one for one in booked if one.idempotency_key == key] if executions else []
         asked = {"idempotency_key": key, "executions": executions, "outcome": shown(outcome)}
-    return answer({**asked, "charges": [asdict(charge) for charge in charges[-LISTED:]]})
+    return answer({**asked, name: [asdict(one) for one in list(booked)[-LISTED:]]})
 
 
 async def show_charge(request: web.Request) -> web.Response:

@@ -162,3 +162,18 @@ async def test_a_wrong_variant_is_refused(client: Client, name: str, value: str)
     """A header that the sample does not understand is 400, and nothing is executed."""
     assert (await charge(client, "k", **{name: value}))[0] == 400
     assert await executions(client, "k") == 0
+
+
+async def test_refunds_are_looked_up_as_charges_are(client: Client) -> None:
+    """By the key that made them, or by the account."""
+    _, made = await charge(client, "k1")
+    async with client.post("/v1/refunds", json={"charge": made["id"], "amount": 40}, headers={"Idempotency-Key": "k2"}) as response:
+        refund = await response.json()
+    for query, found in (
+        ({"idempotency_key": "k2"}, [refund["id"]]),
+        ({"account": "acme"}, [refund["id"]]),
+        ({"account": "other"}, []),
+        ({"idempotency_key": "k3"}, []),
+    ):
+        async with client.get("/v1/refunds", params=query) as response:
+            assert [one["id"] for one in (await response.json())["refunds"]] == found
