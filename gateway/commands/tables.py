@@ -94,13 +94,20 @@ def shown_text(record: Mapping[str, Any]) -> str:
         "record_id": record["record_id"],
         "version": record["version"],
     }
-    history = [(instant(line["at"]), *(line[name] for name in _HISTORY)) for line in record["history"]]
-    lines = table(("AT", *map(str.upper, _HISTORY)), history) if history else "no history"
+    history = [(instant(line["at"]), *(line[name] for name in _HISTORY), _in_order(line["detail"])) for line in record["history"]]
+    lines = table(("AT", *map(str.upper, _HISTORY), "DETAIL"), history) if history else "no history: nobody has been asked yet"
     return f"{pairs(facts)}\n\n{lines}"
 
 
 _INSTANTS = ("created_at", "unknown_since", "doubtful_until", "dead_lettered_at", "completed_at", "expires_at")
-_HISTORY = ("source", "what", "actor", "reason", "detail")
+_HISTORY = ("source", "what", "actor", "reason")
+_FIRST = ("look", "request", "status", "why")
+
+
+def _in_order(detail: Mapping[str, object]) -> Mapping[str, object]:
+    """With what is asked first at the beginning: the database keeps no order."""
+    first = [name for name in _FIRST if name in detail]
+    return {name: detail[name] for name in (*first, *sorted(detail.keys() - set(first)))}
 
 
 def _answer_facts(answer: Mapping[str, Any]) -> dict[str, object]:

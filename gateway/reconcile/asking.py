@@ -113,7 +113,6 @@ async def _ask_by_template(doubt: Doubtful, policy: Policy, probe: Lookup | Canc
         return Finding(source, Verdict.NOT_YET_KNOWN, {**detail, "why": f"an answer of more than {LARGEST_ANSWER} bytes"}, answered=True)
     judged = judge(Found(whole.response.status, whole.response.headers, whole.body), probe.rules, names)
     detail |= {"why": judged.why} if judged.why else {}
-    detail |= {"rule": judged.rule} if judged.rule is not None else {}
     answer = None if judged.answer is None else built(judged.answer)
     return Finding(source, judged.verdict, detail, answer, answered=True)
 
