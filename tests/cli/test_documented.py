@@ -15,13 +15,13 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def typed() -> list[str]:
     """Every command line of ours in a block of shell, without what follows a pipe or goes to a file."""
-    found = []
-    for document in DOCUMENTS:
-        for block in re.findall(r"```(?:sh|console)\n(.*?)```", document.read_text(), re.DOTALL):
-            for line in block.replace("\\\n", " ").splitlines():
-                if command := re.match(r"(?:\$ )?(idempotency-gateway .*?)(?:\s*[|>].*)?$", line):
-                    found.append(command[1])
-    return found
+    blocks = [
+        block.replace("\\\n", " ")
+        for document in DOCUMENTS
+        for block in re.findall(r"```(?:sh|console)\n(.*?)```", document.read_text(), re.DOTALL)
+    ]
+    command = re.compile(r"^(?:\$ )?(idempotency-gateway .*?)(?:\s*[|>].*)?$", re.MULTILINE)
+    return [line for block in blocks for line in command.findall(block)]
 
 
 @pytest.mark.parametrize("line", sorted(set(typed())))
