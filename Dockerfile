@@ -23,7 +23,7 @@ RUN python -m venv --without-pip /opt/gateway
 
 # The dependencies are a layer of their own, which a change of the code leaves alone. Wheels only: nothing needs a compiler.
 COPY pyproject.toml ./
-RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *project['optional-dependencies']['jwt'], sep='\n')" >dependencies.txt \
+RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *project['optional-dependencies']['jwt'], *project['optional-dependencies']['sealing'], sep='\n')" >dependencies.txt \
  && python -m pip --python /opt/gateway/bin/python install --only-binary :all: --requirement dependencies.txt
 
 COPY README.md LICENSE ./

@@ -1,5 +1,6 @@
 """The example route maps that the project ships."""
 
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ from gateway.config.upstream_fields import TlsClientFields
 from gateway.config.webhook_fields import WEBHOOK
 from gateway.core.headers import Forwarding
 from gateway.core.policy import BodyKey, BodyMode, Combine, HeaderKey, HeaderPrincipal, Mode, OnUnknown, PrincipalSource, Situation
-from gateway.core.reconcile.policy import Probe
+from gateway.core.reconcile.policy import Lookup, Probe
 from tests.tls.authority import write_authority, write_pair
 
 ACCOUNT = (HeaderPrincipal("X-Account-Id"),)
@@ -269,3 +270,16 @@ def _meaning(kind: Kind[Any], value: Any) -> object:
     found = kind.read(reader, node.entries[0].value, Place(1, 1))
     assert not reader.mistakes
     return None if found is None else found.value
+
+
+def test_the_page_on_unknown_outcomes_shows_a_configuration(tmp_path: Path) -> None:
+    """Its two blocks are one file, with a probe and a webhook for the same route; nothing is warned about."""
+    probe, webhook = re.findall(r"```yaml\n(.*?)```", (FOLDER.parent / "docs" / "unknown.md").read_text(), re.DOTALL)
+    head = 'postgres: {dsn: "${GATEWAY_POSTGRES_DSN}"}\ndigest_secret: ${GATEWAY_DIGEST_SECRET}\n'
+    file = tmp_path / "gateway.yaml"
+    file.write_text(head + probe + webhook)
+    config = load(file, {**ENV, "PAYMENTS_LOOKUP_KEY": "lookup-key", "PAYMENTS_WEBHOOK_SECRET": "whsec_" + "0123456789" * 4})
+    (policy,) = [route.policy for route in config.routes if route.policy is not None]
+    assert isinstance(policy.reconcile.probe, Lookup)
+    assert policy.webhook is not None
+    assert config.warnings == ()
