@@ -1,5 +1,6 @@
 """Texts of a route's policy that have a form. As in `texts`: each function returns the value or raises ValueError with the remedy."""
 
+import importlib
 import ipaddress
 import re
 import warnings
@@ -9,6 +10,9 @@ from typing import Any
 from gateway.config.texts import parse_url, pointer, upstream_url
 
 MAX_EXPRESSION = 1000
+
+_PARSER: Any = importlib.import_module("re._parser")
+"""The only way to see a pattern's shape. It has no types, and whether type checkers know it depends on what else they read."""
 
 _PATH = re.compile(r"/[\x21\x22\x24-\x7e]*")
 _VALUE = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
@@ -37,7 +41,7 @@ def expression(text: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             re.compile(text)
-            nested = _repeats(re._parser.parse(text), within=False)  # type: ignore[attr-defined]  # the only way to see a pattern's shape
+            nested = _repeats(_PARSER.parse(text), within=False)
     except (re.error, Warning, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {str(error)[:100]}") from None
     if nested:
@@ -61,7 +65,7 @@ def _repeats(pattern: Iterable[Any], *, within: bool) -> bool:
 
 def _parts(argument: Any) -> Iterator[Iterable[Any]]:
     """The patterns within the argument of an operation, however deep."""
-    if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]  # as above
+    if isinstance(argument, _PARSER.SubPattern):
         yield argument
     elif isinstance(argument, tuple | list):
         for one in argument:
