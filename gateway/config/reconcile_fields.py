@@ -84,7 +84,7 @@ class RequestFields:
     PATH = Field(
         "path",
         Text("a path", reconcile_texts.request_target, r"^/"),
-        "Path and query, with {key}, {captured.NAME} and {request_id}, which are percent-encoded.",
+        "Path and query, with {key}, {captured.NAME} and {request_id}, percent-encoded; in the path none may hold a slash or the like.",
     )
     HEADERS = Field("headers", Named(_NAME, _VALUE, fold=True), "All header fields that are sent besides Host, with placeholders.", ())
     HEADERS_FILE = Field(

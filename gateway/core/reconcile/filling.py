@@ -23,6 +23,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?:[.:][^{}\"]*)?)\}")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _NOT_HEADER = re.compile(r"[^\x20-\x7e]")
+_NOT_PATH = re.compile(r"[/\\;?#%\x00-\x1f\x7f-\x9f]")
 
 
 class Unfillable(ValueError):
@@ -36,7 +37,8 @@ class Unfillable(ValueError):
 class Place(enum.Enum):
     """Where a placeholder stands."""
 
-    TARGET = enum.auto()
+    PATH = enum.auto()
+    QUERY = enum.auto()
     HEADER = enum.auto()
     HEADER_STRING = enum.auto()
     JSON_STRING = enum.auto()
@@ -61,7 +63,7 @@ Values: TypeAlias = Callable[[str], Json]
 
 def compile_target(text: str) -> Pieces:
     """A request target. Raises ValueError, as all of these do, for a placeholder that does not exist or could not be made safe there."""
-    return tuple(_slots(text, Place.TARGET))
+    return tuple(_target(text))
 
 
 def compile_header(text: str) -> Pieces:
@@ -106,6 +108,17 @@ def slots(pieces: Pieces) -> list[Slot]:
     return [piece for piece in pieces if isinstance(piece, Slot)]
 
 
+def _target(text: str) -> Iterator[str | Slot]:
+    """The first question mark that stands in no placeholder ends the path."""
+    place = Place.PATH
+    for piece in _slots(text, Place.PATH):
+        if isinstance(piece, Slot):
+            yield Slot(piece.name, place)
+        else:
+            place = Place.QUERY if "?" in piece else place
+            yield piece
+
+
 def _split(text: str, outside: Place, inside: Place) -> Iterator[str | Slot]:
     end = 0
     for string in _QUOTED.finditer(text):
@@ -144,7 +157,9 @@ def _filled(slot: Slot, value: Json) -> str:
         return _json_value(slot, value)
     text = _text(slot, value)
     match slot.place:
-        case Place.TARGET | Place.FORM:
+        case Place.PATH:
+            return _percent(slot, _segment(slot, text))
+        case Place.QUERY | Place.FORM:
             return _percent(slot, text)
         case Place.JSON_STRING:
             return json.dumps(text)[1:-1]
@@ -171,6 +186,14 @@ def _json_value(slot: Slot, value: Json) -> str:
     if not isinstance(value, str) or isinstance(value, Number) or not _WHOLE.fullmatch(value):
         raise Unfillable(slot.name, "stands outside of a string and is no whole number")
     return value
+
+
+def _segment(slot: Slot, text: str) -> str:
+    """Most frameworks route by the decoded path: an escaped slash is one more segment to them, and what it leads to *does not exist*."""
+    if _NOT_PATH.search(text):
+        why = "stands in the path and holds what servers read as more than a part of it, such as a slash, even if escaped"
+        raise Unfillable(slot.name, f"{why}; ask for it in the query")
+    return text
 
 
 def _percent(slot: Slot, text: str) -> str:

@@ -11,6 +11,7 @@ from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,
     Pieces,
+    Place,
     Unfillable,
     compile_body,
     compile_header,
@@ -47,16 +48,14 @@ class Made:
 
 def make_request(template: RequestTemplate, names: Names) -> Made:
     """The request of one look. Raises `Unfillable`, also if the values would make another path of the target than the template's."""
-    target = fill(compile_target(template.target), names.value).encode("ascii")
+    pieces = compile_target(template.target)
+    target = fill(pieces, names.value).encode("ascii")
     if readings(target.partition(b"?")[0]) is None:
-        raise Unfillable(_in_path(template.target), "makes a path that servers read differently, such as one with dot segments")
+        in_path = ", ".join(slot.name for slot in slots(pieces) if slot.place is Place.PATH)
+        raise Unfillable(in_path, "makes a path that servers read differently, such as one with dot segments")
     headers = tuple([(name.encode("ascii"), fill(compile_header(text), names.value).encode("ascii")) for name, text in template.headers])
     body = b"" if template.body is None else fill(compile_body(template.body, content_type_of(template.headers)), names.value).encode()
     return Made(template.method, target, headers, body)
-
-
-def _in_path(target: str) -> str:
-    return ", ".join(slot.name for slot in slots(compile_target(target.partition("?")[0])))
 
 
 def placeholders_of(template: RequestTemplate | AnswerPlan) -> frozenset[str]:
