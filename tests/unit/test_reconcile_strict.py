@@ -50,6 +50,21 @@ def test_keeps_numbers_as_written(number: str) -> None:
     assert write(read(f'{{"n" : {number} }}'.encode())) == f'{{"n":{number}}}'
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "7", "9007199254740991", "-9007199254740991"])
+def test_whole_numbers_are_texts(number: str) -> None:
+    """To who wants texts only a whole number is one, if every reader has the same (RFC 7493 section 2.2)."""
+    assert read_texts(f'{{"n":{number}}}'.encode()) == {"n": number}
+
+
+@pytest.mark.parametrize(
+    "number", ["-0", "9007199254740992", "-9007199254740992", "12345678901234567890", "9" * 5000, "-" + "9" * 5000, "1.0", "1e2", "1e9999"]
+)
+def test_other_numbers_are_no_texts(number: str) -> None:
+    """What most readers make another number of would name something else to them."""
+    value = at(read_texts(f'{{"n":{number}}}'.encode()), ["n"])
+    assert isinstance(value, float)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -17,9 +17,9 @@ _NOT_KEPT = re.compile("[\0\ud800-\udfff]")
 def capture(body: bytes | None, content_type: bytes | None, wanted: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The values that `wanted` (name and JSON pointer, as `Reconcile.capture`) names in a JSON request: texts, and whole numbers as text.
 
-    Left out is what is missing, empty, of another kind, or longer than `MAX_LENGTH`; all of it, if the request is not strict JSON under a
-    JSON media type: the upstream may then read another value, or none, and a look for this one would find nothing. Raises nothing, if
-    the pointers are pointers.
+    Left out is what is missing, empty, of another kind, a number that readers read differently, or longer than `MAX_LENGTH`; all of it, if
+    the request is not strict JSON under a JSON media type: the upstream may then read another value, or none, and a look for this one would
+    find nothing. Raises nothing, if the pointers are pointers.
     """
     if not wanted or not body or content_type is None or not is_json(content_type.decode("latin-1")):
         return {}
