@@ -2,7 +2,8 @@
 
 Every change of a record is one atomic statement, fenced by its id, its `version` and its state, that writes what is to be remembered of it
 in the same step: its history, a webhook's event, an operator's audit line. So none is lost and none is applied twice, whoever dies when.
-A caller whose reply was lost repeats the call, or looks: the version has moved, and the answer is STALE.
+A caller whose reply was lost repeats the call, or looks: the version has moved, and the answer is STALE. So it is if the event is known
+already (`seen`), to anybody's step: an event is applied once.
 
 All methods raise `StoreUnavailable` and no other error.
 """
@@ -76,7 +77,8 @@ class Doubtful:
 
     `look` counts the looks, this one included; `agreed` those in a row, before this one, that said *not executed*; `agreed_ago` is how long
     ago the last of them was. `over`: this look began after the upstream had surely finished (`doubtful_until`), so that *not executed* may
-    count. `age` is how long the outcome has been unknown. `reason` is the doubt's. `sealed` is the original request as `Sealer` made it.
+    count. `age` is how long it has been looked for: since the outcome is unknown (`unknown_for`), or since it was requeued. `reason` is the
+    doubt's. `sealed` is the original request as `Sealer` made it.
     """
 
     fence: Fence
@@ -92,6 +94,7 @@ class Doubtful:
     agreed_ago: float | None
     over: bool
     age: float
+    unknown_for: float
     captured: Mapping[str, str]
     sealed: bytes | None = None
     evidence: Evidence | None = None
@@ -122,16 +125,14 @@ class Reconciliation(Protocol):
         """Those of the routes that have a record for `take_due` now: one statement, however many they are. Changes nothing."""
         ...
 
-    async def take_due(
-        self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = (), *, executes: bool = False
-    ) -> Sequence[Doubtful]:
+    async def take_due(self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = ()) -> Sequence[Doubtful]:
         """Claim at most `limit` records of the route that are unknown, no dead letters, and due: the longest due first.
 
         Each has its `version` and its count of looks raised and its `reconcile_after` moved `hold` seconds from now: whoever takes it
         and dies is followed by somebody else then. With `owners` (fresh tokens, one for each of `limit`), for looks that act, each gets
-        a new owner in the same step. `executes`, for looks that may themselves run the operation: its `doubtful_until` is then moved to
-        `hold` + its `max_execution` from now at least (`over` is told as it was before). A record with evidence is taken like any other,
-        without a new owner. Rows locked by others are skipped.
+        a new owner in the same step, and its `doubtful_until` is moved to `hold` + its `max_execution` from now at least: what the look
+        does may be under way for as long (`over` is told as it was before). A record with evidence is taken like any other, without either.
+        Rows locked by others are skipped.
         """
         ...
 
@@ -160,23 +161,31 @@ class Reconciliation(Protocol):
         *,
         looked: bool = False,
     ) -> Transition:
-        """-> `failed_retryable`, from `unknown` (a dead letter, too) whose `doubtful_until` had passed when the look began: at the
-        `take_due` that the fence is from if `looked`, else now. STALE otherwise.
+        """-> `failed_retryable`, from `unknown` (a dead letter, too) whose `doubtful_until` has passed; STALE otherwise. `looked`: it is
+        the verdict of the look that the fence is from, and that look was `over`.
         """
         ...
 
     async def look_again(
-        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool = False
     ) -> Transition:
         """The record stays `unknown`; the next look is due in `seconds`.
 
         `agreed`: True, this one said *not executed* and counts (count + 1, `agreed_at` is when it began); None, the count and `agreed_at`
         stay as they are (it agreed, but too soon after the last one that counts, or asked nobody); False, the count starts anew at 0.
+        `ended`: what the look did that the fence is from, one that acts, has ended: if it was `over`, `doubtful_until` is back at when it
+        began.
         """
         ...
 
     async def dead_letter(self, fence: Fence, entry: Entry) -> Transition:
         """The record stays `unknown`, and nobody looks any more until somebody requeues it."""
+        ...
+
+    async def abandon(self, route_ids: Sequence[str], overdue: float, limit: int, entry: Entry) -> Sequence[str]:
+        """Dead-letter at most `limit` unknown records that have been due for `overdue` seconds while nobody looked, but for those of
+        `route_ids`; with `entry` in the history of each. Returns their routes, one for each record.
+        """
         ...
 
     async def find_captured(self, scope: str, value: str, limit: int = 2) -> Sequence[Subject]:
@@ -298,7 +307,7 @@ class Operations(Protocol):
         ...
 
     async def requeue(self, fence: Fence, audit: Audit) -> Transition:
-        """A dead letter is `unknown` and due now, its looks counted from 0 and its age from now. STALE if it is none."""
+        """A dead letter is `unknown` and due now, its looks counted from 0 and their age from now. STALE if it is none."""
         ...
 
     async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:

@@ -6,7 +6,8 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 * the settle's reply is lost: it is repeated, which the owner token makes harmless;
 * the authority stays away: after `settle_timeout` the client gets the true answer and settling goes on for as long as the process
   lives, also past a lapsed lease (`complete` is allowed from `unknown` for the attempt's own owner);
-* the settle is refused: the record is read again, and the client gets what is stored, or `outcome-unknown`;
+* the settle is refused: somebody else owns the record. An answer that proves execution completes it all the same while it has not ended;
+  else the record is read again, and the client gets what is stored, or `outcome-unknown`;
 * the client is gone: nothing changes.
 """
 
@@ -16,7 +17,8 @@ import hashlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from functools import partial
+from typing import TypeAlias, TypeVar, assert_never
 
 from gateway.core import decision as core
 from gateway.core.answers import for_client, kept_for
@@ -27,6 +29,7 @@ from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
+from gateway.core.reconcile.steps import may_complete, ran_twice
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.request import GuardedRequest
@@ -46,7 +49,7 @@ from gateway.ports import (
     UpstreamRequest,
     UpstreamResponse,
 )
-from gateway.resolving import Detail, Entry
+from gateway.resolving import Detail, Entry, Fence, Reconciliation
 
 SETTLE_BACKOFF = 0.05
 OBSERVED_PATIENCE = 0.2
@@ -56,6 +59,8 @@ SILENCE = 0.05
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 SETTLE_BACKOFF_MAX = 2.0
+ROUNDS = 3
+"""How often an answer that proves execution is brought to a record that has moved."""
 ATTEMPT = b"Idempotency-Attempt"
 """Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
 
@@ -90,6 +95,8 @@ class _Response:
 
 
 _Failure: TypeAlias = NotSent | InDoubt
+_Write: TypeAlias = Callable[[StoredResponse, Retention], Awaitable[Settled]]
+T = TypeVar("T")
 
 
 def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> None:
@@ -288,6 +295,11 @@ class Attempt:
         patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
         try:
             transition = await self._record(settlement, outcome)
+            if transition is Transition.STALE and isinstance(outcome, _Response):
+                patience.cancel()  # somebody else has settled it: what the record holds is the answer now, not ours
+                patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
+                if await self._insist(outcome):
+                    transition = Transition.DONE
         finally:
             patience.cancel()
         self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
@@ -313,28 +325,29 @@ class Attempt:
         match settlement:
             case Complete():
                 assert isinstance(outcome, _Response), "only a response completes"
-                return await self._complete(outcome)
+                return await self._complete(outcome, partial(store.complete, lease))
             case Release(reason):
-                return await self._until_answered(lambda: store.release(lease, reason, Retention.of(policy)))
+                return await self._until_settled(lambda: store.release(lease, reason, Retention.of(policy)))
             case Doubt(reason):
-                return await self._until_answered(lambda: store.doubt(lease, reason))
+                return await self._until_settled(lambda: store.doubt(lease, reason))
             case _:
                 assert_never(settlement)
 
-    async def _complete(self, outcome: _Response) -> Transition:
-        tools, lease, body = self._tools, self._lease, outcome.body
+    async def _complete(self, outcome: _Response, write: _Write) -> Transition:
+        """Bring the answer into the form that is kept, and write it."""
+        tools, body = self._tools, outcome.body
         retention = Retention.of(self._request.policy, outcome.retention or None)
         if outcome.retention == 0.0:  # the upstream wants its answer kept nowhere; that the operation ran is kept all the same
             bare = replace(outcome.stored(None), headers=())
-            return await self._until_answered(lambda: tools.store.complete(lease, bare, retention))
+            return await self._until_settled(lambda: write(bare, retention))
         if body is None or isinstance(body, bytes):
             stored = await keep(tools, outcome.stored(body))
-            return await self._until_answered(lambda: tools.store.complete(lease, stored, retention))
+            return await self._until_settled(lambda: write(stored, retention))
         async with tools.large if outcome.length > LARGE else contextlib.nullcontext():
             tools.memory.take(outcome.length)
             try:
                 large = await keep(tools, outcome.stored(await self._whole(body)))
-                return await self._until_answered(lambda: tools.store.complete(lease, large, retention))
+                return await self._until_settled(lambda: write(large, retention))
             finally:
                 tools.memory.give(outcome.length)
 
@@ -347,17 +360,54 @@ class Attempt:
             return None
         return whole if body.ended else whole + self._held_back
 
-    async def _until_answered(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
-        """Again and again until the authority answers. Repeating is harmless: the owner token tells our own write."""
+    async def _until_settled(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
+        """Repeating is harmless: the owner token tells our own write."""
+        settled = await self._until_answered(write)
+        self._expires_at_us = settled.expires_at_us
+        return settled.transition
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Again and again until the authority answers."""
         backoff = SETTLE_BACKOFF
         while True:
             try:
-                settled = await write()
-                self._expires_at_us = settled.expires_at_us
-                return settled.transition
+                return await ask()
             except StoreUnavailable:
                 await self._tools.clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
                 backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
+
+    async def _insist(self, outcome: _Response) -> bool:
+        """Complete the record although its owner token is another's: a probe that acts took it, or a verdict freed the key, and yet the
+        upstream did execute. Whether the record holds our answer now.
+
+        Only what proves execution counts, as for a re-execution: a probe may have been first at the upstream, and our own 409 says so.
+        """
+        request, lease, reconciliation = self._request, self._lease, self._tools.reconciliation
+        if reconciliation is None or request.policy.mode is Mode.OBSERVE:
+            return False
+        if not isinstance(core.settle(_as_core(outcome), request.policy, reexecution=True), Complete):
+            return False
+        for _ in range(ROUNDS):
+            found = await self._until_answered(lambda: self._tools.store.find(lease.key))
+            if found is None or found.record_id != lease.record_id:
+                return False
+            kept = found.response
+            if (
+                found.status is Status.COMPLETED
+                and kept is not None
+                and (kept.status, kept.body_digest) == (outcome.status, outcome.digest)
+            ):
+                return True
+            if not may_complete(found):
+                return False
+            if await self._complete(outcome, partial(self._conclude, reconciliation, found)) is Transition.DONE:
+                await self._tell_conflict(found)
+                return True
+        return False
+
+    async def _conclude(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, retention: Retention) -> Settled:
+        entry = Entry("attempt", "executed", self._told())
+        return Settled(await reconciliation.conclude_executed(Fence(found.key, found.record_id, found.version), stored, retention, entry))
 
     async def _answer_stale(self, outcome: _Response | _Failure, settlement: Settlement) -> None:
         """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
@@ -390,14 +440,17 @@ class Attempt:
         and alerted; unless the upstream deduplicates by key, and the two are one.
         """
         request, lease = self._request, self._lease
-        if found.attempt == lease.attempt or request.policy.on_unknown is OnUnknown.REEXECUTE:
+        if not ran_twice(found, lease.attempt) or request.policy.on_unknown is OnUnknown.REEXECUTE:
             return
         self._tools.observer.conflicting_execution(request.route_id, request.request_id)
         if self._tools.reconciliation is None:
             return
-        detail: Detail = {"request_id": request.request_id, "attempt": lease.attempt, "status": self._upstream_status}
         with contextlib.suppress(StoreUnavailable):
-            await self._tools.reconciliation.note(lease.key, lease.record_id, Entry("attempt", "conflict", detail))
+            await self._tools.reconciliation.note(lease.key, lease.record_id, Entry("attempt", "conflict", self._told()))
+
+    def _told(self) -> Detail:
+        """Of this attempt, for the record's history."""
+        return {"request_id": self._request.request_id, "attempt": self._lease.attempt, "status": self._upstream_status}
 
     # ---- answer
 

@@ -16,8 +16,8 @@ from typing import assert_never
 
 from gateway.core.model import Record, RecordKey, Status
 from gateway.core.policy import OnUnknown, Policy, Route
-from gateway.core.reconcile.policy import Manual, Verdict
-from gateway.core.reconcile.steps import Again, Bury, Conclude, Free, NextStep, next_step
+from gateway.core.reconcile.policy import Cancel, Manual, Resend, Verdict
+from gateway.core.reconcile.steps import Again, Bury, Conclude, Free, NextStep, may_complete, next_step, ran_twice
 from gateway.ports import Clock, Observer, Randomness, Retention, StoreUnavailable, Transition
 from gateway.reconcile.answers import packed
 from gateway.reconcile.asking import Finding, Way, ask
@@ -53,6 +53,7 @@ class Look:
         self._tools = tools
         self._route = route
         self._policy = policy
+        self._pace = policy.reconcile.pace
         self._doubt = doubt
         self._way = way
         self._until = until
@@ -67,12 +68,14 @@ class Look:
 
     async def _find_out(self) -> Finding:
         evidence = self._doubt.evidence
+        if evidence is None and isinstance(self._policy.reconcile.probe, Resend) and self._doubt.unknown_for >= self._pace.max_age:
+            return Finding("resend", Verdict.NOT_YET_KNOWN, {"why": "the upstream may have forgotten the key (max_age): nothing was sent"})
         if evidence is None:
             return await ask(self._doubt, self._policy, self._way, self._tools.sealer)
         return Finding(evidence.entry.source, Verdict.EXECUTED, evidence.entry.detail, evidence.response)
 
     def _next(self, finding: Finding) -> NextStep:
-        if finding.hopeless and self._policy.webhook is None:
+        if finding.hopeless and self._policy.webhook is None and self._policy.on_unknown is not OnUnknown.REEXECUTE:
             return Bury("hopeless")
         doubt, reconcile = self._doubt, self._policy.reconcile
         return next_step(
@@ -84,7 +87,7 @@ class Look:
             age=doubt.age,
             pace=reconcile.pace,
             jitter=self._tools.randomness.jitter(),
-            asks=not isinstance(reconcile.probe, Manual),
+            asks=not (isinstance(reconcile.probe, Manual) or finding.hopeless),
         )
 
     async def _carry_out(self, step: NextStep, finding: Finding) -> None:
@@ -98,7 +101,8 @@ class Look:
                 done = await self._once(lambda: reconciliation.conclude_not_executed(fence, reason, retention, entry, looked=True))
                 self._count(RESOLVED if done else None)
             case Again(seconds, agreed):
-                done = await self._once(lambda: reconciliation.look_again(fence, seconds, agreed=agreed, entry=entry))
+                ended = isinstance(self._policy.reconcile.probe, Cancel) and finding.answered is True
+                done = await self._once(lambda: reconciliation.look_again(fence, seconds, agreed=agreed, entry=entry, ended=ended))
                 self._count(FAILED if done and finding.verdict is Verdict.NOT_YET_KNOWN and self._way is not None else None)
             case Bury(why):
                 last = replace(entry, what=DEAD_LETTERED, detail={**entry.detail, "verdict": finding.verdict.value, "after": why})
@@ -125,16 +129,18 @@ class Look:
         """*Executed* counts at any time: brought again where the record has moved and could still be run once more."""
         assert finding.answer is not None, "an answer comes with the verdict"
         answer, retention = await packed(finding.answer), Retention.of(self._policy, finding.retention)
-        fence = self._doubt.fence
+        fence, found = self._doubt.fence, None
         for _ in range(ROUNDS):
             if await self._once(partial(self._tools.reconciliation.conclude_executed, fence, answer, retention, entry)):
+                if found is not None:
+                    await self._tell_conflict(found, entry)
                 return True
             found = await self._read()
             if found is None or found.record_id != fence.record_id:
                 return False
             if self._lost_reply and found.status is Status.COMPLETED and found.version == fence.version + 1:
                 return True
-            if not _may_complete(found):
+            if not may_complete(found):
                 await self._tell_conflict(found, entry)
                 return False
             fence = Fence(found.key, found.record_id, found.version)
@@ -155,7 +161,7 @@ class Look:
         deduplicates by key the two are one.
         """
         doubt, tools = self._doubt, self._tools
-        if found.attempt == doubt.attempt or self._policy.on_unknown is OnUnknown.REEXECUTE:
+        if not ran_twice(found, doubt.attempt) or self._policy.on_unknown is OnUnknown.REEXECUTE:
             return
         tools.observer.conflicting_execution(self._route.id, doubt.request_id)
         line = replace(entry, what="conflict", detail={**entry.detail, "attempt": doubt.attempt, "request_id": doubt.request_id})
@@ -179,18 +185,3 @@ class Look:
                 return None
             await clock.sleep(pause)
             backoff = min(BACKOFF_MAX, backoff * 2)
-
-
-def _may_complete(found: Record) -> bool:
-    """Whether a word *executed* may still complete the record."""
-    match found.status:
-        case Status.COMPLETED:
-            return False
-        case Status.IN_PROGRESS:
-            return not found.lease_live
-        case Status.FAILED_RETRYABLE:
-            return not found.expired
-        case Status.UNKNOWN:
-            return True
-        case _:
-            assert_never(found.status)

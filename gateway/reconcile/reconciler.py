@@ -142,8 +142,7 @@ class Reconciler:
             return free <= 0
         hold, started = reconcile.pace.timeout + MARGIN, tools.clock.boottime()
         owners = [tools.randomness.token() for _ in range(free)] if reconcile.acts else []
-        executes = isinstance(reconcile.probe, Resend)
-        taken = await tools.reconciliation.take_due(route.id, free, hold, owners, executes=executes)
+        taken = await tools.reconciliation.take_due(route.id, free, hold, owners)
         for doubt in () if self._closing else taken:
             way = None if upstream is None else self._way(name, upstream, started + reconcile.pace.timeout, reconcile.pace.timeout)
             self._begin(Look(tools, route, policy, doubt, way, started + hold - LEAVE), name)

@@ -55,24 +55,23 @@ class MemoryReconciliation:
         """Those of the routes that have a record for `take_due` now."""
         return frozenset(route for route in route_ids if self._due(route))
 
-    async def take_due(
-        self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = (), *, executes: bool = False
-    ) -> Sequence[Doubtful]:
+    async def take_due(self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = ()) -> Sequence[Doubtful]:
         now = self._now()
         taken: list[Doubtful] = []
         for n, key in enumerate(self._due(route_id)[:limit]):
             row = self._rows[key]
             until = row.doubtful_until
             assert until is not None
-            proved = row.evidence is not None
+            acts = bool(owners) and row.evidence is None
             self._rows[key] = replace(
                 row,
                 version=row.version + 1,
-                owner=owners[n] if owners and not proved else row.owner,
+                owner=owners[n] if acts else row.owner,
                 looks=row.looks + 1,
                 looked_at=now,
+                looked_over=row.over(now),
                 reconcile_after=now + hold,
-                doubtful_until=max(until, now + hold + row.max_execution) if executes and not proved else until,
+                doubtful_until=max(until, now + hold + row.max_execution) if acts else until,
             )
             taken.append(_doubtful(key, self._rows[key], now, over=row.over(now)))
         return taken
@@ -86,7 +85,7 @@ class MemoryReconciliation:
         event: Event | None = None,
         audit: Audit | None = None,
     ) -> Transition:
-        row, now = self._fenced(fence), self._now()
+        row, now = self._fenced(fence, event), self._now()
         if row is None:
             return self._refused(fence)
         lapsed = row.status is Status.IN_PROGRESS and not row.lease_live(now)
@@ -107,24 +106,27 @@ class MemoryReconciliation:
         looked: bool = False,
     ) -> Transition:
         """As the port says. STALE, too, where there is evidence of execution."""
-        row, now = self._fenced(fence), self._now()
+        row, now = self._fenced(fence, event), self._now()
         if row is None:
             return self._refused(fence)
-        began = row.looked_at if looked else now
-        if row.status is not Status.UNKNOWN or row.evidence is not None or began is None or not row.over(began):
+        over = row.looked_at is not None and row.looked_over if looked else row.over(now)
+        if row.status is not Status.UNKNOWN or row.evidence is not None or not over:
             return Transition.STALE
         return self._done(fence, replace(row.ended(Status.FAILED_RETRYABLE, now, retention), last_error_code=reason), entry, event, audit)
 
     async def look_again(
-        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool = False
     ) -> Transition:
-        row, now = self._fenced(fence), self._now()
+        row, now = self._fenced(fence, event), self._now()
         if row is None or row.status is not Status.UNKNOWN:
             return self._refused(fence)
         began = now if event is not None or row.looked_at is None else row.looked_at
         count = row.agreed if agreed is None else row.agreed + 1 if agreed else 0
         last = row.agreed_at if agreed is None else began if agreed else None
-        again = replace(row, version=row.version + 1, reconcile_after=now + seconds, agreed=count, agreed_at=last)
+        until = row.doubtful_until
+        if ended and row.looked_over and until is not None and row.looked_at is not None:
+            until = min(until, row.looked_at)
+        again = replace(row, version=row.version + 1, reconcile_after=now + seconds, agreed=count, agreed_at=last, doubtful_until=until)
         return self._done(fence, again, entry, event)
 
     async def dead_letter(self, fence: Fence, entry: Entry) -> Transition:
@@ -139,13 +141,20 @@ class MemoryReconciliation:
         return [_subject(key, row, now) for key, row in found if row.captured and not row.observed][:limit]
 
     async def attach(self, fence: Fence, evidence: Evidence, event: Event | None) -> Transition:
-        row = self._fenced(fence)
+        row = self._fenced(fence, event)
         if row is None or row.status is not Status.IN_PROGRESS:
             return self._refused(fence)
         return self._done(fence, replace(row, version=row.version + 1, evidence=evidence), evidence.entry, event)
 
+    async def abandon(self, route_ids: Sequence[str], overdue: float, limit: int, entry: Entry) -> Sequence[str]:
+        routes = {row.route_id for row in self._rows.values()} - set(route_ids)
+        late = [(key, self._rows[key]) for route in routes for key in self._due(route, overdue)][:limit]
+        for key, row in late:
+            self._done(Fence(key, row.record_id, row.version), replace(row, version=row.version + 1, dead_lettered=True), entry)
+        return [row.route_id for _, row in late]
+
     async def seen(self, event: Event) -> bool:
-        return self._events.get((event.webhook, event.digest), 0.0) > self._now()
+        return self._known(event)
 
     async def remember(self, event: Event) -> None:
         known, until = (event.webhook, event.digest), self._now() + event.remember
@@ -154,9 +163,9 @@ class MemoryReconciliation:
     async def note(self, key: RecordKey, record_id: UUID, entry: Entry) -> None:
         self._history.append(Line(self._now(), key, record_id, entry))
 
-    def _due(self, route_id: str) -> list[RecordKey]:
-        """What `take_due` would take now, the longest due first."""
-        now = self._now()
+    def _due(self, route_id: str, overdue: float = 0.0) -> list[RecordKey]:
+        """What `take_due` would take now, and would have taken `overdue` seconds ago; the longest due first."""
+        now = self._now() - overdue
         waiting = [
             (row.reconcile_after or 0.0, key)
             for key, row in self._rows.items()
@@ -164,10 +173,13 @@ class MemoryReconciliation:
         ]
         return [key for due, key in sorted(waiting, key=lambda pair: pair[0]) if due <= now]
 
-    def _fenced(self, fence: Fence) -> Row | None:
-        """The row as somebody saw it, if it is still so and guards anything."""
+    def _known(self, event: Event | None) -> bool:
+        return event is not None and self._events.get((event.webhook, event.digest), 0.0) > self._now()
+
+    def _fenced(self, fence: Fence, event: Event | None = None) -> Row | None:
+        """The row as somebody saw it, if it is still so and guards anything, and the event is new."""
         row = self._rows.get(fence.key)
-        if row is None or row.observed or (row.record_id, row.version) != (fence.record_id, fence.version):
+        if row is None or row.observed or self._known(event) or (row.record_id, row.version) != (fence.record_id, fence.version):
             return None
         return row
 
@@ -202,7 +214,8 @@ def _doubtful(key: RecordKey, row: Row, now: float, *, over: bool) -> Doubtful:
         agreed=row.agreed,
         agreed_ago=None if row.agreed_at is None else now - row.agreed_at,
         over=over,
-        age=now - row.unknown_since,
+        age=now - max(row.unknown_since, row.requeued_at or row.unknown_since),
+        unknown_for=now - row.unknown_since,
         captured=row.captured,
         sealed=row.sealed,
         evidence=row.evidence,

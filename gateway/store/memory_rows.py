@@ -38,9 +38,11 @@ class Row:
     doubtful_until: float | None = None
     looks: int = 0
     looked_at: float | None = None
+    looked_over: bool = False
     agreed: int = 0
     agreed_at: float | None = None
     dead_lettered: bool = False
+    requeued_at: float | None = None
     expires_at: float | None = None
     last_error_code: str | None = None
     response: StoredResponse | None = None

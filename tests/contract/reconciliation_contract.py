@@ -135,12 +135,31 @@ class ReconciliationContract:
             assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.STALE
             assert (await harness.store.release(lease, "x", KEPT)).transition is Transition.STALE
 
-    async def test_after_a_look_that_may_execute_the_upstream_needs_its_time_again(self, harness: Harness) -> None:
+    async def test_the_verdict_of_a_look_that_acts_counts(self, harness: Harness) -> None:
+        """It was over when it began. Nobody else's does while what it does may be under way."""
+        lease = await in_doubt(harness)
+        look = await taken(harness, owners=[secrets.token_bytes(16)])
+        assert look.over
+        assert await free(harness, look.fence) is Transition.STALE
+        assert await free(harness, look.fence, looked=True) is Transition.DONE
+        assert await status_of(harness, lease.key) is Status.FAILED_RETRYABLE
+
+    async def test_what_a_look_did_ends_with_its_answer(self, harness: Harness) -> None:
+        """Then the next one counts at once."""
+        await in_doubt(harness)
+        look = await taken(harness, owners=[secrets.token_bytes(16)])
+        again = harness.reconciliation.look_again(look.fence, 1.0, agreed=True, entry=LOOKED, ended=True)
+        assert await again is Transition.DONE
+        await harness.advance(2)
+        second = await taken(harness, owners=[secrets.token_bytes(16)])
+        assert (second.over, second.agreed) == (True, 1)
+        assert await free(harness, second.fence, looked=True) is Transition.DONE
+
+    async def test_after_a_look_that_acts_and_is_not_answered_the_upstream_needs_its_time_again(self, harness: Harness) -> None:
         """*Not executed* counts only once what that look itself may have begun has surely finished."""
         lease = await in_doubt(harness)
-        look = await taken(harness, owners=[secrets.token_bytes(16)], executes=True)
+        look = await taken(harness, owners=[secrets.token_bytes(16)])
         assert look.over
-        assert await free(harness, look.fence, looked=True) is Transition.STALE
         await harness.advance(HOLD + MAX_EXECUTION - 5)
         second = await taken(harness)
         assert not second.over
@@ -151,6 +170,21 @@ class ReconciliationContract:
         assert third.over
         assert await free(harness, third.fence, looked=True) is Transition.DONE
         assert await status_of(harness, lease.key) is Status.FAILED_RETRYABLE
+
+    # routes that nobody has any more
+
+    async def test_what_nobody_looks_after_becomes_a_dead_letter(self, harness: Harness) -> None:
+        """Due for long, and of a route that is not ours; with a line of history. What is looked after, or watched, stays."""
+        orphan, ours = await in_doubt(harness, intent(route_id="gone")), await in_doubt(harness, intent(route_id="ours"))
+        watched = await in_doubt(harness, intent(route_id="gone", observed=True))
+        why = Entry("manual", "dead_lettered", {"after": "no_route"})
+        assert await harness.reconciliation.abandon(["ours"], 3600.0, 10, why) == []
+        await harness.advance(3600)
+        assert await harness.reconciliation.abandon(["gone", "ours"], 3600.0, 10, why) == []
+        assert await harness.reconciliation.abandon(["ours"], 3600.0, 10, why) == ["gone"]
+        assert await harness.reconciliation.abandon(["ours"], 3600.0, 10, why) == []
+        assert [(await found(harness.store, one.key)).dead_lettered for one in (orphan, ours, watched)] == [True, False, False]
+        assert await harness.history(orphan.key) == [why]
 
     # executed
 
@@ -356,7 +390,7 @@ class ReconciliationContract:
     async def test_what_is_not_executed_again(self, harness: Harness) -> None:
         """Dead letters, observed records, and one that a look may just be executing; nor another meaning of the key."""
         dead, watched, running = await buried(harness), await in_doubt(harness, intent(observed=True)), await in_doubt(harness)
-        await taken(harness, owners=[secrets.token_bytes(16)], executes=True)
+        await taken(harness, owners=[secrets.token_bytes(16)])
         for lease in (dead, watched, running):
             rival = intent(lease.key, reexecute=True, observed=lease is watched)
             assert await harness.store.claim(await found(harness.store, lease.key), rival) is None

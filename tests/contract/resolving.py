@@ -44,9 +44,9 @@ async def in_doubt(harness: Harness, wanted: Intent | None = None, *, due: bool 
     return lease
 
 
-async def taken(harness: Harness, route: str = ROUTE, *, owners: list[bytes] | None = None, executes: bool = False) -> Doubtful:
+async def taken(harness: Harness, route: str = ROUTE, *, owners: list[bytes] | None = None) -> Doubtful:
     """The one record that is due."""
-    (look,) = await harness.reconciliation.take_due(route, 1, HOLD, owners or (), executes=executes)
+    (look,) = await harness.reconciliation.take_due(route, 1, HOLD, owners or ())
     return look
 
 

@@ -30,7 +30,8 @@ ANSWERS = {"x": response(b"x"), "y": packed_response()}
 @dataclass(frozen=True)
 class Row:
     """The model's record. `until` is the end of the lease, or the expiry; instants are whole numbers that tests never hit exactly.
-    `watched`: it only observed. `due`: when somebody looks; `sure`: from when on *not executed* counts; `looked`: when the last look began.
+    `watched`: it only observed. `due`: when somebody looks; `sure`: from when on *not executed* counts; `looked`: when the last look
+    began, and `looked_over` whether that was late enough.
     """
 
     status: Status
@@ -50,6 +51,7 @@ class Row:
     sure: float = 0.0
     dead: bool = False
     looked: float | None = None
+    looked_over: bool = False
     looks: int = 0
     agreed: int = 0
 
@@ -78,7 +80,7 @@ class Row:
 
     def doubted(self, now: float, reason: str) -> "Row":
         until, dead = now + OBSERVED_DOUBT_KEPT if self.watched else 0.0, not self.probe and not self.watched
-        counts = {"sure": self.due, "looked": None, "looks": 0, "agreed": 0}
+        counts = {"sure": self.due, "looked": None, "looked_over": False, "looks": 0, "agreed": 0}
         return self.moved(Status.UNKNOWN, until, reason=reason, dead=dead, **counts)
 
     def leased(self, now: float, **more: object) -> "Row":
@@ -248,23 +250,24 @@ class Machine(RuleBasedStateMachine):
         for key in due:
             self.rows[key] = self.rows[key].doubted(self.now, "lease_expired")
 
-    @rule(acts=st.booleans(), executes=st.booleans())
-    def look(self, acts: bool, executes: bool) -> None:
+    @rule(acts=st.booleans())
+    def look(self, acts: bool) -> None:
         owners = [secrets.token_bytes(16) for _ in self.keys] if acts else []
-        looks = self.ask(self.harness.reconciliation.take_due(self.route, 2, HOLD, owners, executes=executes))
+        looks = self.ask(self.harness.reconciliation.take_due(self.route, 2, HOLD, owners))
         due = {key for key, row in self.rows.items() if row.open and not row.dead and row.due <= self.now}
         assert {look.fence.key for look in looks} == due
         for look in looks:
             row = self.rows[look.fence.key]
             assert (look.look, look.agreed, look.over) == (row.looks + 1, row.agreed, row.sure <= self.now)
-            sure = max(row.sure, self.now + HOLD + MAX_EXECUTION) if executes else row.sure
+            sure = max(row.sure, self.now + HOLD + MAX_EXECUTION) if acts else row.sure
             taken = row.moved(Status.UNKNOWN, due=self.now + HOLD, sure=sure, looks=row.looks + 1, looked=self.now, owner=look.owner)
+            taken = replace(taken, looked_over=look.over)
             assert (look.owner in owners) if acts else (look.owner == row.owner)
             assert look.fence.version == taken.version
             self.rows[look.fence.key] = taken
             self.fences.append((look.fence, look.owner))
 
-    @rule(number=HOLDERS, word=st.sampled_from(["executed", "not_executed", "again", "agreed", "bury"]), looked=st.booleans())
+    @rule(number=HOLDERS, word=st.sampled_from(["executed", "not_executed", "again", "agreed", "ended", "bury"]), looked=st.booleans())
     def conclude(self, number: int, word: str, looked: bool) -> None:
         """By the fence of a look, or of a record as it was seen."""
         fences = self.fences if looked else [(Fence(seen.key, seen.record_id, seen.version), seen.owner) for seen in self.seen]
@@ -281,7 +284,7 @@ class Machine(RuleBasedStateMachine):
             case "bury":
                 got = self.ask(port.dead_letter(fence, entry))
             case _:
-                got = self.ask(port.look_again(fence, 7.0, agreed=word == "agreed", entry=entry))
+                got = self.ask(port.look_again(fence, 7.0, agreed=word == "agreed", entry=entry, ended=word == "ended"))
         same = row is not None and (row.version, row.owner) == (fence.version, owner)
         if row is None or not same or row.watched or not self.allows(row, word, looked=looked):
             assert got is (Transition.MISSING if row is None else Transition.STALE)
@@ -297,7 +300,9 @@ class Machine(RuleBasedStateMachine):
                 self.rows[fence.key] = row.moved(Status.UNKNOWN, dead=True)
             case _:
                 agreed = row.agreed + 1 if word == "agreed" else 0
-                self.rows[fence.key] = row.moved(Status.UNKNOWN, due=self.now + 7.0, agreed=agreed)
+                ended = word == "ended" and row.looked is not None and row.looked_over
+                sure = min(row.sure, row.looked) if ended and row.looked is not None else row.sure
+                self.rows[fence.key] = row.moved(Status.UNKNOWN, due=self.now + 7.0, agreed=agreed, sure=sure)
 
     def allows(self, row: Row, word: str, *, looked: bool) -> bool:
         """Whether a verdict may change the record as it is."""
@@ -305,8 +310,8 @@ class Machine(RuleBasedStateMachine):
             case "executed":
                 return row.open or (row.status is Status.IN_PROGRESS and row.over(self.now)) or self.free(row)
             case "not_executed":
-                began = row.looked if looked else self.now
-                return row.open and began is not None and row.sure <= began
+                over = row.looked is not None and row.looked_over if looked else row.sure <= self.now
+                return row.open and over
             case "bury":
                 return row.open and not row.dead
             case _:

@@ -142,7 +142,7 @@ class WebhookContract:
         """There is nothing to do: the original owner keeps the record, and its late answer counts."""
         lease = await proved(harness)
         await harness.store.doubt(lease, "upstream_timeout")
-        look = await taken(harness, owners=[b"a" * 16], executes=True)
+        look = await taken(harness, owners=[b"a" * 16])
         assert look.owner == lease.owner
         assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.DONE
 
@@ -243,6 +243,21 @@ class WebhookContract:
         look = await taken(harness)
         assert look.agreed_ago == pytest.approx(61, abs=4)
         assert await harness.history(lease.key) == [TOLD]
+
+    async def test_a_known_event_does_nothing_more(self, harness: Harness) -> None:
+        """A delivery that was held up since it asked whether the event is known: its step is stale, whatever it is."""
+        told = event("held up")
+        lease, running = await in_doubt(harness, telling()), await reserved(harness.store, intent())
+        (subject,) = await correlated(harness)
+        assert await harness.reconciliation.look_again(subject.fence, 1.0, agreed=True, entry=TOLD, event=told) is Transition.DONE
+        at = await fence(harness, lease.key)
+        assert await harness.reconciliation.look_again(at, 1.0, agreed=True, entry=TOLD, event=told) is Transition.STALE
+        assert await harness.reconciliation.conclude_not_executed(at, "verdict", KEPT, TOLD, told) is Transition.STALE
+        assert await harness.reconciliation.conclude_executed(at, FOUND_ANSWER, KEPT, TOLD, told) is Transition.STALE
+        other = await fence(harness, running.key)
+        assert await harness.reconciliation.attach(other, Evidence(FOUND_ANSWER, TOLD), told) is Transition.STALE
+        assert await harness.history(lease.key) == [TOLD]
+        assert await free(harness, at) is Transition.DONE
 
     async def test_one_of_many_deliveries_of_an_event_applies_it(self, harness: Harness) -> None:
         """The others are stale, and find it known."""

@@ -144,7 +144,16 @@ class Stage:
 
     def another(self) -> tuple[Engine, LeaseKeeper]:
         keeper = LeaseKeeper(self.store, self.clock, self.observer)
-        tools = Tools(self.store, self.clock, self.randomness, self.observer, keeper, self.memory_budget, in_place)
+        tools = Tools(
+            self.store,
+            self.clock,
+            self.randomness,
+            self.observer,
+            keeper,
+            self.memory_budget,
+            in_place,
+            reconciliation=self.memory.reconciliation,
+        )
         fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
         return Engine(tools, {"payments": self.upstream}, fingerprints), keeper
 

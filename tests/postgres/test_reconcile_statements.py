@@ -107,7 +107,7 @@ async def test_due_records_are_found_by_the_index_of_their_route(crowded: "Conne
     await crowded.execute(f"SET plan_cache_mode = {mode}")
     for route in ("a", "b", "c", "none"):
         for owners in ([], [bytes(16)] * 4):
-            plan = await explained(crowded, "take_due", route, 4, 20.0, owners, True)
+            plan = await explained(crowded, "take_due", route, 4, 20.0, owners)
             used = scans(plan)
             assert {index for _, index in used if index} == {PRIMARY, DUE}, used
             assert not [node for node, _ in used if node in ("Seq Scan", "Bitmap Index Scan")], used
@@ -128,7 +128,7 @@ async def test_what_is_taken_is_the_longest_due(crowded: "Connection") -> None:
     before = {
         row["record_id"]: row["reconcile_after"] for row in await crowded.fetch("SELECT record_id, reconcile_after FROM gateway_records")
     }
-    rows = await crowded.fetch(QUERIES["take_due"], "b", 50, 20.0, [], False)
+    rows = await crowded.fetch(QUERIES["take_due"], "b", 50, 20.0, [])
     taken = [before[row["record_id"]] for row in sorted(rows, key=lambda row: row["n"])]
     assert taken == [row["reconcile_after"] for row in expected]
     await transaction.rollback()
@@ -144,7 +144,7 @@ async def test_verdicts_touch_their_record_alone(crowded: "Connection", mode: st
     cases: list[tuple[str, tuple[Any, ...], set[str]]] = [
         ("conclude_executed", (*fence, *response_arguments(FOUND_ANSWER), *kept, *entry, *told, *audit), {PRIMARY}),
         ("conclude_not_executed", (*fence, "x", *kept, True, *entry, *told, *audit), {PRIMARY}),
-        ("look_again", (*fence, 1.0, None, *entry, *told), {PRIMARY}),
+        ("look_again", (*fence, 1.0, None, *entry, *told, True), {PRIMARY}),
         ("dead_letter", (*fence, *entry), {PRIMARY}),
         ("attach", (*fence, encode_evidence(Evidence(FOUND_ANSWER, LOOKED)), *entry, *told), {PRIMARY}),
         ("find_captured", ("scope-7", "order-7", 2), {CORRELATED}),

@@ -68,7 +68,7 @@ async def test_what_it_leaves_in_doubt_of_ours_is_found_out(before: Before, old_
     (look,) = await reconciliation.take_due(ROUTE, 10, HOLD)
     assert (look.over, look.sealed, look.captured["order"]) == (True, b"sealed", "größe-1")
     assert await reconciliation.look_again(look.fence, 0.0, agreed=True, entry=LOOKED) is Transition.DONE
-    (look,) = await reconciliation.take_due(ROUTE, 10, HOLD, [b"o" * 16], executes=True)
+    (look,) = await reconciliation.take_due(ROUTE, 10, HOLD, [b"o" * 16])
     assert await reconciliation.conclude_not_executed(look.fence, "x", KEPT, NOT_EXECUTED, looked=True) is Transition.STALE
     await age_records(old_database, HOLD + MAX_EXECUTION + 1)
     at = fence_of(await found(old_store, lease.key))

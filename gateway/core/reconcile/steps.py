@@ -8,7 +8,7 @@ lookup may lag behind what was executed. What says nothing breaks the row.
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 
-from gateway.core.model import Status
+from gateway.core.model import Record, Status
 from gateway.core.reconcile.policy import Pace, Verdict
 
 _MOST_DOUBLINGS = 62
@@ -169,3 +169,23 @@ def _not_executed(subject: Facts, pace: Pace) -> WebhookStep:
             return Ignore("too_early") if counted is None or counted.agreed is None or subject.dead_lettered else counted
         case _:
             assert_never(subject.status)
+
+
+def may_complete(found: Record) -> bool:
+    """Whether a word *executed* may still complete the record, whoever owns it: it has not ended, or could run once more."""
+    match found.status:
+        case Status.COMPLETED:
+            return False
+        case Status.IN_PROGRESS:
+            return not found.lease_live
+        case Status.FAILED_RETRYABLE:
+            return not found.expired
+        case Status.UNKNOWN:
+            return True
+        case _:
+            assert_never(found.status)
+
+
+def ran_twice(found: Record, attempt: int) -> bool:
+    """Whether that `attempt` executed says that two did: a later one owns the record and was not released."""
+    return found.attempt > attempt and found.status is not Status.FAILED_RETRYABLE

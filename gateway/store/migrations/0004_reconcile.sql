@@ -6,14 +6,17 @@
 --   evidence            what a webhook said while the attempt still ran; `of` in it is that attempt's owner token, in hex.
 --   doubtful_until      from when on *not executed* may count: the upstream has surely finished. Later than `reconcile_after` was when a look
 --                       acted since. Null in doubts of the release before, for which `unknown_since` + `max_execution` stands.
---   looked_at           when the last look began; agreed_at: when the last one that said *not executed* did.
+--   looked_at           when the last look began, and `looked_over` whether that was after `doubtful_until`, which a look that acts moves.
+--   agreed_at           when the last look that said *not executed* began.
 --   reconcile_agreed    how many looks in a row said *not executed*.
+--   requeued_at         when an operator had it looked at from the beginning: its looks have that age, its doubt does not.
 --
 -- A line of history is looked at again at `purge_after`, and deleted if its record is gone.
 --
--- Safe on a live table, and for the release before, which leaves the new columns as it finds them: in a row that it takes over, `correlation`
--- and `evidence` may be of an earlier life, which its `captured` (null) and its owner token tell. What it leaves in doubt is a dead letter,
--- since it knows no probe.
+-- Safe on a live table, and for the release before, which leaves the new columns as it finds them. What they say of an earlier doubt would
+-- let a later one end too early: a trigger clears it when a new attempt begins, whichever release begins it. In a row that the release before
+-- takes over, `correlation` may be of an earlier life, which its `captured` (null) tells. What it leaves in doubt is a dead letter, since it
+-- knows no probe.
 --
 -- The two indexes are of rows that are rare or do not exist yet, but to build them the table is read while all wait. That is done here only if
 -- the table has at most 64 MB; a larger one is refused, unchanged, until this was done, with traffic going on:
@@ -51,7 +54,9 @@ ALTER TABLE gateway_records_archive
     ADD COLUMN evidence jsonb,
     ADD COLUMN doubtful_until timestamptz,
     ADD COLUMN looked_at timestamptz,
+    ADD COLUMN looked_over boolean NOT NULL DEFAULT false,
     ADD COLUMN agreed_at timestamptz,
+    ADD COLUMN requeued_at timestamptz,
     ADD COLUMN reconcile_agreed smallint NOT NULL DEFAULT 0;
 
 CREATE TABLE gateway_history (
@@ -104,10 +109,25 @@ ALTER TABLE gateway_records
     ADD COLUMN evidence jsonb,
     ADD COLUMN doubtful_until timestamptz,
     ADD COLUMN looked_at timestamptz,
+    ADD COLUMN looked_over boolean NOT NULL DEFAULT false,
     ADD COLUMN agreed_at timestamptz,
+    ADD COLUMN requeued_at timestamptz,
     ADD COLUMN reconcile_agreed smallint NOT NULL DEFAULT 0;
 
 ALTER TABLE gateway_records ALTER COLUMN request_sealed SET STORAGE EXTERNAL;
+
+CREATE FUNCTION gateway_begin_attempt() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN
+    NEW.evidence := NULL;
+    NEW.doubtful_until := NULL;
+    NEW.looked_at := NULL;
+    NEW.looked_over := false;
+    NEW.agreed_at := NULL;
+    NEW.reconcile_agreed := 0;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER gateway_records_begin_attempt BEFORE UPDATE OF status ON gateway_records
+    FOR EACH ROW WHEN (OLD.status <> 'in_progress' AND NEW.status = 'in_progress') EXECUTE FUNCTION gateway_begin_attempt();
 
 CREATE INDEX IF NOT EXISTS gateway_records_due_by_route ON gateway_records (route_id, reconcile_after)
     WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed;

@@ -186,15 +186,14 @@ WHERE r.scope_id = $1 AND r.idempotency_key = $2
 
 
 -- name: operator_requeue
--- From when on *not executed* may count stays as it was, also where it was said by `unknown_since` alone.
+-- Since when it is unknown, and from when on *not executed* may count, stay as they were.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
         dead_lettered_at = NULL,
-        doubtful_until = coalesce(h.doubtful_until, h.unknown_since + h.max_execution),
-        unknown_since = now(),
+        requeued_at = now(),
         reconcile_after = now(),
         reconcile_attempts = 0,
         reconcile_agreed = 0,

@@ -629,16 +629,16 @@ WITH expired AS MATERIALIZED (
         status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
         response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
-        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, agreed_at,
-        reconcile_agreed, archived_reason, purge_at
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
+        requeued_at, reconcile_agreed, archived_reason, purge_at
     )
     SELECT
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
         status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
         response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
-        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, agreed_at,
-        reconcile_agreed, 'expired', expires_at + keep_for
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
+        requeued_at, reconcile_agreed, 'expired', expires_at + keep_for
     FROM reaped
     WHERE keep_for IS NOT NULL
     ON CONFLICT (record_id, version) DO NOTHING

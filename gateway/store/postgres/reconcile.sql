@@ -7,7 +7,8 @@
 --
 -- $1 to $4 of a verdict are the fence. Then come its own, and last those of what is written with it:
 --     source, what, detail, actor, reason     the line of history
---     webhook, digest, remember               the event, or nulls
+--     webhook, digest, remember               the event, or nulls. One that is known already has been applied: nothing is done again.
+--                                             (Whoever applies it in between moves the version, too.)
 --     actor, action, reason, detail           the audit line, or nulls
 
 
@@ -25,14 +26,14 @@ WHERE (
 
 
 -- name: take_due
--- $4 are fresh owner tokens for looks that act, else empty; $5 says whether such a look may itself execute.
+-- $4 are fresh owner tokens for looks that act, else empty.
 WITH due AS MATERIALIZED (
     SELECT
         scope_id,
         idempotency_key,
         owner,
         reconcile_after,
-        doubtful_until,
+        coalesce(doubtful_until, unknown_since + max_execution) <= now() AS over,
         coalesce(evidence ->> 'of' = encode(owner, 'hex'), false) AS proved
     FROM gateway_records
     WHERE route_id = $1 AND status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed AND reconcile_after <= now()
@@ -48,8 +49,9 @@ SET version = r.version + 1,
     reconcile_attempts = r.reconcile_attempts + 1,
     reconcile_after = now() + make_interval(secs => $3::float8),
     looked_at = now(),
+    looked_over = d.over,
     doubtful_until = CASE
-        WHEN $5 AND NOT d.proved THEN greatest(
+        WHEN cardinality($4::bytea[]) > 0 AND NOT d.proved THEN greatest(
             coalesce(r.doubtful_until, r.unknown_since + r.max_execution), now() + make_interval(secs => $3::float8) + r.max_execution
         )
         ELSE r.doubtful_until
@@ -72,8 +74,9 @@ RETURNING
     r.reconcile_attempts,
     r.reconcile_agreed,
     extract(epoch FROM now() - r.agreed_at)::float8 AS agreed_ago,
-    coalesce(d.doubtful_until, r.unknown_since + r.max_execution) <= now() AS over,
-    extract(epoch FROM now() - r.unknown_since)::float8 AS age,
+    d.over,
+    extract(epoch FROM now() - greatest(r.unknown_since, r.requeued_at))::float8 AS age,
+    extract(epoch FROM now() - r.unknown_since)::float8 AS unknown_for,
     r.captured,
     r.request_sealed,
     CASE WHEN d.proved THEN r.evidence END AS evidence
@@ -141,6 +144,7 @@ WITH held AS MATERIALIZED (
             OR (h.status = 'in_progress' AND h.locked_until <= now())
             OR (h.status = 'failed_retryable' AND h.expires_at > now())
         )
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $21 AND e.digest = $22 AND e.expires_at > now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -161,7 +165,8 @@ END AS transition
 
 
 -- name: conclude_not_executed
--- $9: a look that `take_due` has begun. Where there is evidence of execution, nothing says otherwise.
+-- $9: of the look that the fence is from, which may have moved `doubtful_until` itself. Where there is evidence of execution, nothing says
+-- otherwise.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
@@ -183,7 +188,11 @@ WITH held AS MATERIALIZED (
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND h.status = 'unknown'
         AND (h.evidence ->> 'of' = encode(h.owner, 'hex')) IS NOT TRUE
-        AND coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= CASE WHEN $9::boolean THEN h.looked_at ELSE now() END
+        AND CASE
+            WHEN $9::boolean THEN h.looked_at IS NOT NULL AND h.looked_over
+            ELSE coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= now()
+        END
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $15 AND e.digest = $16 AND e.expires_at > now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -204,7 +213,8 @@ END AS transition
 
 
 -- name: look_again
--- $6: null leaves the count as it is. An event is a look that began now; others began when `take_due` said so.
+-- $6: null leaves the count as it is. An event is a look that began now; others began when `take_due` said so. $15: what a look
+-- that acts did has ended, so that what `take_due` made of `doubtful_until` is taken back.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
@@ -217,11 +227,13 @@ WITH held AS MATERIALIZED (
             WHEN $6::boolean THEN now()
             WHEN NOT $6::boolean THEN NULL
             ELSE r.agreed_at
-        END
+        END,
+        doubtful_until = CASE WHEN $15::boolean AND r.looked_over THEN least(r.doubtful_until, r.looked_at) ELSE r.doubtful_until END
     FROM held h
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND h.status = 'unknown'
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $12 AND e.digest = $13 AND e.expires_at > now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -272,6 +284,7 @@ WITH held AS MATERIALIZED (
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND h.status = 'in_progress'
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $11 AND e.digest = $12 AND e.expires_at > now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -301,3 +314,26 @@ ON CONFLICT (webhook, digest) DO UPDATE SET expires_at = greatest(e.expires_at, 
 -- name: note
 INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
 VALUES ($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8)
+
+
+-- name: abandon
+-- Due for $2 seconds, and nobody has looked: no gateway has the route any more. $1 are routes that this one has, whose backlog is its own.
+WITH left_alone AS MATERIALIZED (
+    SELECT scope_id, idempotency_key
+    FROM gateway_records
+    WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed
+        AND reconcile_after <= now() - make_interval(secs => $2::float8) AND route_id <> ALL ($1::text[])
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+), done AS (
+    UPDATE gateway_records r
+    SET version = r.version + 1,
+        dead_lettered_at = now()
+    FROM left_alone l
+    WHERE r.scope_id = l.scope_id AND r.idempotency_key = l.idempotency_key
+    RETURNING r.scope_id, r.idempotency_key, r.record_id, r.route_id
+), history AS (
+    INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail)
+    SELECT scope_id, idempotency_key, record_id, $4, $5, $6::text::jsonb FROM done
+)
+SELECT route_id FROM done

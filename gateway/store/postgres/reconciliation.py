@@ -14,6 +14,7 @@ from gateway.store.postgres.resolving_rows import (
     audit_arguments,
     decode_doubtful,
     decode_subject,
+    encode_detail,
     encode_evidence,
     entry_arguments,
     event_arguments,
@@ -37,10 +38,8 @@ class PostgresReconciliation:
         """Those of the routes that have a record for `take_due` now: one statement, however many they are."""
         return frozenset(row["route_id"] for row in await self._calls.fetch("due_routes", "due_routes", list(route_ids)))
 
-    async def take_due(
-        self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = (), *, executes: bool = False
-    ) -> Sequence[Doubtful]:
-        rows = await self._calls.fetch("take_due", "take_due", route_id, limit, hold, list(owners), executes)
+    async def take_due(self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = ()) -> Sequence[Doubtful]:
+        rows = await self._calls.fetch("take_due", "take_due", route_id, limit, hold, list(owners))
         taken: list[Doubtful] = []
         for row in sorted(rows, key=lambda row: row["n"]):
             try:
@@ -89,12 +88,17 @@ class PostgresReconciliation:
         return await self._step(VERDICT, "conclude_not_executed", fence, reason, *retention_arguments(retention), looked, *written)
 
     async def look_again(
-        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool = False
     ) -> Transition:
-        return await self._step(VERDICT, "look_again", fence, seconds, agreed, *entry_arguments(entry), *event_arguments(event))
+        return await self._step(VERDICT, "look_again", fence, seconds, agreed, *entry_arguments(entry), *event_arguments(event), ended)
 
     async def dead_letter(self, fence: Fence, entry: Entry) -> Transition:
         return await self._step(VERDICT, "dead_letter", fence, *entry_arguments(entry))
+
+    async def abandon(self, route_ids: Sequence[str], overdue: float, limit: int, entry: Entry) -> Sequence[str]:
+        written = (entry.source, entry.what, encode_detail(entry.detail))
+        rows = await self._calls.fetch("abandon", "abandon", list(route_ids), overdue, limit, *written)
+        return [row["route_id"] for row in rows]
 
     async def find_captured(self, scope: str, value: str, limit: int = 2) -> Sequence[Subject]:
         if storable(value) is None:

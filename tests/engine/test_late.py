@@ -1,0 +1,128 @@
+"""An answer that comes when the record has another owner: proof that the operation ran is not thrown away while it could run again."""
+
+import asyncio
+from dataclasses import replace
+
+from gateway.core.model import Status
+from gateway.core.reconcile.policy import Cancel, Reconcile, RequestTemplate
+from gateway.engine.answers import Reply
+from gateway.ports import Retention, StoreUnavailable, Transition
+from gateway.resolving import Doubtful, Entry, Fence
+from tests.engine.stage import KEY, POLICY, Stage, scene, told
+from tests.engine.upstream import Part
+
+OWNER = b"o" * 16
+ACTS = replace(POLICY, reconcile=Reconcile(Cancel(RequestTemplate("POST", "/cancel"), ())))
+
+
+async def cut_off(stage: Stage, part: Part) -> "tuple[asyncio.Task[Reply], Doubtful]":
+    """This process loses the store while the upstream answers, and another one sweeps the record and takes it for a look that acts."""
+    stage.upstream.plays(part)
+    asked = stage.begin(ACTS)
+    await stage.clock.sleep(0.5)
+    stage.store.away = True
+    await stage.clock.sleep(POLICY.lease + POLICY.max_execution + 5)
+    await stage.memory.sweep(10)
+    (look,) = await stage.memory.reconciliation.take_due("charge", 1, 30.0, [OWNER])
+    return asked, look
+
+
+async def back(stage: Stage) -> None:
+    stage.store.away = False
+    await stage.quiet()
+
+
+def history(stage: Stage) -> list[tuple[str, str]]:
+    return [(line.entry.source, line.entry.what) for line in stage.memory.reconciliation.history(KEY)]
+
+
+@scene
+async def test_it_completes_a_record_that_a_probe_has_taken(stage: Stage) -> None:
+    """The probe has learned nothing, or is under way: its verdict is stale then, and every retry gets the answer."""
+    asked, look = await cut_off(stage, Part(pauses=(1.0,)))
+    assert told(await asked)[1] == 201
+    await back(stage)
+    assert (await stage.record()).status is Status.COMPLETED
+    assert history(stage) == [("attempt", "executed")]
+    free = stage.memory.reconciliation.conclude_not_executed(
+        look.fence, "verdict", Retention(60.0), Entry("cancel", "not_executed"), looked=True
+    )
+    assert await free is Transition.STALE
+    assert (stage.observer.stale, stage.observer.conflicts) == ([], [])
+
+
+@scene
+async def test_it_completes_a_record_that_a_verdict_has_freed(stage: Stage) -> None:
+    """Before anybody could claim it: the verdict was wrong, and nothing has run twice yet."""
+    _, look = await cut_off(stage, Part(pauses=(1.0,)))
+    entry = Entry("cancel", "not_executed")
+    done = await stage.memory.reconciliation.conclude_not_executed(look.fence, "verdict", Retention(600.0), entry, looked=True)
+    assert done is Transition.DONE
+    await back(stage)
+    assert (await stage.record()).status is Status.COMPLETED
+    assert stage.observer.conflicts == []
+
+
+@scene
+async def test_a_later_attempt_in_doubt_is_told_of(stage: Stage) -> None:
+    """It may have run, too: the record completes with the answer that is known, and somebody is woken."""
+    _, look = await cut_off(stage, Part(pauses=(1.0,)))
+    entry = Entry("cancel", "not_executed")
+    await stage.memory.reconciliation.conclude_not_executed(look.fence, "verdict", Retention(600.0), entry, looked=True)
+    claimed = await stage.memory.claim(await stage.record(), stage.intent())
+    assert claimed is not None
+    await stage.memory.doubt(claimed, "upstream_timeout")
+    await back(stage)
+    assert (await stage.record()).status is Status.COMPLETED
+    assert stage.observer.conflicts == ["request-1"]
+    assert history(stage) == [("cancel", "not_executed"), ("attempt", "executed"), ("attempt", "conflict")]
+
+
+@scene
+async def test_a_409_proves_nothing(stage: Stage) -> None:
+    """The probe may have been first at the upstream: its own refusal of the attempt is no answer of the operation."""
+    await cut_off(stage, Part(pauses=(1.0,), status=409))
+    await back(stage)
+    assert (await stage.record()).status is Status.UNKNOWN
+    assert stage.observer.stale == ["complete"]
+
+
+@scene
+async def test_its_statement_is_repeated_when_the_reply_is_lost(stage: Stage) -> None:
+    """The repetition finds its own answer, and nobody is told of a conflict."""
+    _, _ = await cut_off(stage, Part(pauses=(1.0,)))
+    whole, calls = stage.memory.reconciliation.conclude_executed, 0
+
+    async def loses_its_reply(*arguments: object, **named: object) -> Transition:
+        nonlocal calls
+        calls += 1
+        done = await whole(*arguments, **named)  # type: ignore[arg-type]  # handed on as they come
+        if calls == 1:
+            raise StoreUnavailable("postgres", "disconnected", may_have_landed=True)
+        return done
+
+    stage.memory.reconciliation.conclude_executed = loses_its_reply  # type: ignore[method-assign]  # a lost reply of the memory store
+    await back(stage)
+    assert (await stage.record()).status is Status.COMPLETED
+    assert (calls, stage.observer.stale, stage.observer.conflicts) == (2, [], [])
+
+
+@scene
+async def test_it_looks_again_when_the_record_moves(stage: Stage) -> None:
+    """A look writes down that it found nothing, between our reading and our writing."""
+    _, look = await cut_off(stage, Part(pauses=(1.0,)))
+    find, moved = stage.memory.find, False
+
+    async def moves(key: object) -> object:
+        nonlocal moved
+        found = await find(key)  # type: ignore[arg-type]  # handed on as it comes
+        if not moved:
+            moved = True
+            fence = Fence(KEY, look.fence.record_id, look.fence.version)
+            await stage.memory.reconciliation.look_again(fence, 5.0, agreed=False, entry=Entry("cancel", "not_yet_known"))
+        return found
+
+    stage.memory.find = moves  # type: ignore[assignment,method-assign]  # something comes in between
+    await back(stage)
+    assert (await stage.record()).status is Status.COMPLETED
+    assert history(stage) == [("cancel", "not_yet_known"), ("attempt", "executed")]
