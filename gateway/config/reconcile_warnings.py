@@ -8,17 +8,19 @@ from gateway.config.fields import ConfigFields
 from gateway.config.mistakes import Place
 from gateway.config.policy_fields import IdempotencyFields
 from gateway.config.policy_warnings import WITHOUT_BODY
-from gateway.config.reconcile_fields import ReconcileFields
+from gateway.config.reconcile_fields import ReconcileFields, RuleFields
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.shapes import Field, Section
 from gateway.config.webhook_fields import WebhookFields
-from gateway.core.policy import Mode, OnUnknown, Policy
-from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Resend, StandardSignature, Verdict, Webhook
+from gateway.core.policy import ForwardKey, Mode, OnUnknown, Policy
+from gateway.core.reconcile.filling import CAPTURED
+from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, StandardSignature, Test, Verdict, Webhook
 from gateway.core.reconcile.request import placeholders_of
 
 SHORT_SECRET = 16
 _N = ReconcileFields
 _I = IdempotencyFields
+_OWN_KEYS = "write `forward_key: derived`, which gives each caller keys of its own at the upstream, or"
 _MUST = "the upstream must deduplicate by key, for longer than the recovery may take: else an operation runs twice"
 
 
@@ -29,6 +31,8 @@ def warn_of_reconciliation(routes: Sequence[ResolvedRoute], root: Section) -> It
     for one, section, policy in found:
         yield from _warn_of_repetition(section, policy)
         yield from _warn_of_looks(section.sub(_I.RECONCILE), policy)
+        yield from _warn_of_absence(section.sub(_I.RECONCILE), policy)
+        yield from _warn_of_shared_keys(section, policy)
         yield from _warn_of_capture(one, section, policy)
         if policy.webhook is not None:
             yield from _warn_of_webhook(section.sub(_I.WEBHOOK), policy.webhook)
@@ -64,6 +68,34 @@ def _warn_of_looks(section: Section, policy: Policy) -> Iterator[tuple[Place, st
         for field in fields:
             if section.given(field) and section.get(field) != field.default:
                 yield section.place_of(field), "has no effect with `probe: manual`"
+
+
+def _warn_of_absence(section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:
+    """Of an event that cannot be said: it is signed, and the provider's own."""
+    probe = policy.reconcile.probe
+    if not isinstance(probe, Lookup | Cancel):
+        return
+    sections = section.get(_N.RULES)
+    for one, rule in zip(sections, probe.rules, strict=True):
+        absent = bool(rule.when) and all(condition.test is Test.MISSING for condition in rule.when)
+        if rule.verdict is Verdict.NOT_EXECUTED and absent and not rule.statuses:
+            words = "an error in JSON meets this too, and would mean not_executed"
+            yield one.place_of(RuleFields.WHEN), f"{words}; name the `status`, or something that must be there"
+
+
+def _warn_of_shared_keys(section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:
+    """Where callers are told apart here, and have the same keys at the upstream."""
+    if not policy.principal or policy.forward_key is not ForwardKey.AS_RECEIVED:
+        return
+    probe, webhook = policy.reconcile.probe, policy.webhook
+    asked = placeholders_of(probe.request) if isinstance(probe, Lookup | Cancel) else frozenset[str]()
+    if OWN_KEY in asked and not any(name.startswith(CAPTURED) for name in asked):
+        words = "asks by {key} alone: of two callers who use one key, one would get the other's answer"
+        place = section.sub(_I.RECONCILE).place_of(_N.REQUEST)
+        yield place, f"{words}; {_OWN_KEYS} ask for something of the caller too (`capture`)"
+    if webhook is not None and webhook.by == OWN_KEY:
+        words = "key: of two callers who use one key, one would get the other's answer"
+        yield section.sub(_I.WEBHOOK).place_of(WebhookFields.BY), f"{words}; {_OWN_KEYS} find the record by a captured value"
 
 
 def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:

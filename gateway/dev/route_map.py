@@ -25,6 +25,7 @@ routes:
     path: /v1/charges
     upstream: sample
     idempotency:
+      forward_key: derived          # what the API sees, and is asked for: one key of two callers is two keys there
       reconcile:                    # an outcome in doubt is asked for by key, once the API has surely finished
         probe: lookup
         request: {method: GET, path: "/v1/charges?idempotency_key={key}"}

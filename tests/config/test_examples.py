@@ -18,8 +18,20 @@ from gateway.config.source import MapNode, compose
 from gateway.config.upstream_fields import TlsClientFields
 from gateway.config.webhook_fields import WEBHOOK
 from gateway.core.headers import Forwarding
-from gateway.core.policy import BodyKey, BodyMode, Combine, HeaderKey, HeaderPrincipal, Mode, OnUnknown, PrincipalSource, Situation
+from gateway.core.policy import (
+    BodyKey,
+    BodyMode,
+    Combine,
+    ForwardKey,
+    HeaderKey,
+    HeaderPrincipal,
+    Mode,
+    OnUnknown,
+    PrincipalSource,
+    Situation,
+)
 from gateway.core.reconcile.policy import Lookup, Probe
+from gateway.dev.route_map import sample_map
 from tests.tls.authority import write_authority, write_pair
 
 ACCOUNT = (HeaderPrincipal("X-Account-Id"),)
@@ -180,6 +192,18 @@ def test_the_reconcile_example_shows_every_way_to_find_out() -> None:
     assert all("the upstream must deduplicate by key" in one.message for one in config.warnings)
 
 
+def test_the_maps_of_dev_and_compose_ask_by_keys_that_are_one_callers_own(tmp_path: Path) -> None:
+    """Of what they find out nothing is warned about: what is told of one caller's key is no other caller's."""
+    url = {"GATEWAY_UPSTREAM_URL": "http://sample:8000", "GATEWAY_REDIS_URL": "", "GATEWAY_ADMIN_TOKEN": "token"}
+    written = tmp_path / "gateway.yaml"
+    written.write_text(sample_map(8080, 9464))
+    for file in (written, FOLDER.parent / "deploy" / "compose" / "gateway.yaml"):
+        config = load(file, ENV | url)
+        policies = [route.policy for route in config.routes if route.policy]
+        assert [policy.forward_key for policy in policies if isinstance(policy.reconcile.probe, Lookup)] == [ForwardKey.DERIVED]
+        assert [str(one) for one in config.warnings if "reconcile" in str(one)] == []
+
+
 def test_the_receiver_example_is_keyed_by_events() -> None:
     """One route takes the event's id from the body, the other from a header field, and nothing is warned about."""
     config = load(FOLDER / "webhook-receiver.yaml", ENV)
@@ -190,7 +214,9 @@ def test_the_receiver_example_is_keyed_by_events() -> None:
 
 
 def test_what_the_full_example_comments_out_about_probes_is_all_there_is_and_good(tmp_path: Path) -> None:
-    """With the comments of `reconcile` and `webhook` made settings it loads, and names each field of theirs."""
+    """With the comments of `reconcile` and `webhook` made settings, and the derived key that they ask for, it loads and names each field of
+    theirs.
+    """
     lines = (FOLDER / "gateway.yaml").read_text().splitlines()
     begin, end = lines.index("      # webhook:".ljust(38) + "# where the provider tells what became of operations"), len(lines)
     end = next(index for index in range(begin, end) if not lines[index].startswith("      # "))
@@ -200,6 +226,7 @@ def test_what_the_full_example_comments_out_about_probes_is_all_there_is_and_goo
         for index, line in enumerate(lines)
     )
     text = text.replace("probe: manual ", "probe: lookup ").replace("upstream: reports", "upstream: payments")
+    text = text.replace("forward_key: as_received ", "forward_key: derived ")
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "api-key").write_text("key")
     (tmp_path / "gateway.yaml").write_text(text)

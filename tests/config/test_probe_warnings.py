@@ -12,6 +12,9 @@ ASK = "probe: lookup, request: {path: '/{key}'}"
 FOUND = "{status: [200], verdict: executed}"
 LOOKUP = f"{ASK}, rules: [{FOUND}]"
 MUST = "the upstream must deduplicate by key, for longer than the recovery may take: else an operation runs twice"
+CALLERS = "of two callers who use one key, one would get the other's answer"
+OWN_KEYS = "write `forward_key: derived`, which gives each caller keys of its own at the upstream, or"
+ABSENT = "when: an error in JSON meets this too, and would mean not_executed; name the `status`, or something that must be there"
 OBSERVED = "has no effect with `mode: observe`: nobody looks for what became of an observed request"
 
 
@@ -22,6 +25,10 @@ def webhook(old: str = "", new: str = "") -> str:
     )
     assert old in fields
     return f"webhook: {{{fields.replace(old, new, 1)}}}"
+
+
+def absent(rule: str) -> str:
+    return f"reconcile: {{{ASK}, rules: [{FOUND}, {{{rule}, verdict: not_executed}}]}}"
 
 
 def warnings(folder: Path, text: str) -> list[str]:
@@ -74,6 +81,24 @@ FINDINGS = [
         id="signed-id",
     ),
     pytest.param(webhook(), None, id="webhook"),
+    pytest.param(absent("when: [{pointer: /c, missing: true}]"), f"reconcile.rules[1].{ABSENT}", id="absent"),
+    pytest.param(
+        absent("when: [{pointer: /c, missing: true}, {pointer: /d, missing: true}]"), f"reconcile.rules[1].{ABSENT}", id="all-absent"
+    ),
+    pytest.param(absent("when: [{pointer: /c, missing: true}, {pointer: /d, exists: true}]"), None, id="absent-from-what-is-there"),
+    pytest.param(absent("when: [{pointer: /c, missing: true}], status: [404]"), None, id="absent-with-a-status"),
+    pytest.param(absent("when: [{pointer: /c, empty: true}]"), None, id="empty"),
+    pytest.param(
+        f"reconcile: {{{ASK}, rules: [{FOUND}, {{when: [{{pointer: /c, missing: true}}], verdict: not_yet_known}}]}}",
+        None,
+        id="absent-and-not-yet-known",
+    ),
+    pytest.param(
+        f"reconcile: {{{ASK.replace('lookup', 'cancel')}, rules: [{{when: [{{pointer: /c, missing: true}}], verdict: not_executed}}]}}",
+        f"reconcile.rules[0].{ABSENT}",
+        id="absent-after-a-cancel",
+    ),
+    pytest.param(webhook("pointer: /t, exists: true", "pointer: /t, missing: true"), None, id="absent-from-an-event"),
 ]
 
 
@@ -81,6 +106,37 @@ FINDINGS = [
 def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, lines: str, expected: str | None) -> None:
     """The warning stands at the setting and says why."""
     assert warnings(tmp_path, f"{BASE}      {lines}\n") == ([] if expected is None else [expected])
+
+
+def captured(path: str) -> str:
+    return f"reconcile: {{{ASK.replace('/{key}', path)}, rules: [{FOUND}], capture: {{order: /o}}}}"
+
+
+SHARED = f"reconcile.request: asks by {{key}} alone: {CALLERS}; {OWN_KEYS} ask for something of the caller too (`capture`)"
+TOLD = f"webhook.by: key: {CALLERS}; {OWN_KEYS} find the record by a captured value"
+CANCEL = 'method: POST, path: /cancel, headers: {Content-Type: application/json}, body: \'{"k": "{key}"}\''
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(f"reconcile: {{{LOOKUP}}}", SHARED, id="lookup"),
+        pytest.param(
+            f"reconcile: {{probe: cancel, request: {{{CANCEL}}}, rules: [{{status: [200], verdict: not_executed}}]}}", SHARED, id="cancel"
+        ),
+        pytest.param(captured("/{captured.order}?key={key}"), None, id="with-something-captured"),
+        pytest.param(captured("/{captured.order}"), None, id="only-something-captured"),
+        pytest.param(webhook(), TOLD, id="webhook"),
+        pytest.param(webhook("find: /k", "find: /k, by: key"), TOLD, id="webhook-by-key"),
+        pytest.param("reconcile: {capture: {order: /o}}\n      " + webhook("find: /k", "find: /k, by: order"), None, id="by-another-name"),
+    ],
+)
+def test_callers_who_are_told_apart_may_use_one_key(tmp_path: Path, lines: str, expected: str | None) -> None:
+    """By a key as received nobody upstream knows whose it is. A derived key is one caller's own, and with `none` all are one caller."""
+    apart = BASE.replace("principal: none", "principal: [{header: X-Account}]")
+    assert warnings(tmp_path, f"{apart}      {lines}\n") == ([] if expected is None else [expected])
+    assert warnings(tmp_path, f"{apart}      forward_key: derived\n      {lines}\n") == []
+    assert warnings(tmp_path, f"{BASE}      {lines}\n") == []
 
 
 def test_a_probe_of_defaults_may_serve_the_routes_that_enforce(tmp_path: Path) -> None:
