@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from gateway.admin.answers import answer, problem
+from gateway.admin.callers import refused
 from gateway.admin.inputs import BODY_LIMIT
 from gateway.admin.records import record_routes
 from gateway.config import Listener, TcpListener, UnixListener
@@ -66,8 +67,12 @@ class AdminPorts:
 
 
 def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
-    """The application. With a `token`, everything under /admin/v1/ needs it as a bearer token; health and metrics stay open."""
-    app = web.Application(middlewares=[_problems, _authentication(token)], client_max_size=BODY_LIMIT)
+    """The application. With a `token`, everything under /admin/v1/ needs it as a bearer token; without one, it is for programs of this
+    machine (`refused`). Health and metrics stay open.
+    """
+    app = web.Application(
+        middlewares=[_problems, _of_this_machine if token is None else _authentication(token)], client_max_size=BODY_LIMIT
+    )
     app[_GUARDED] = token is not None
     reloading = asyncio.Lock()
     app.add_routes(
@@ -149,12 +154,18 @@ async def _reload(ports: AdminPorts, reloading: asyncio.Lock, _: web.Request) ->
 # ---- around them
 
 
-def _authentication(token: str | None) -> Middleware:
-    expected = None if token is None else f"Bearer {token}".encode()
+@web.middleware
+async def _of_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
+    refusal = refused(request) if request.path.startswith(_API) else None
+    return await handler(request) if refusal is None else refusal
+
+
+def _authentication(token: str) -> Middleware:
+    expected = f"Bearer {token}".encode()
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if expected is not None and request.path.startswith(_API):
+        if request.path.startswith(_API):
             scheme, _, credential = request.headers.get("Authorization", "").partition(" ")
             given = f"{scheme.capitalize()} {credential.strip()}".encode("utf-8", "surrogateescape")
             if not hmac.compare_digest(given, expected):

@@ -15,10 +15,12 @@ Json = dict[str, Any]
 _PROBLEMS: Mapping[int, str] = {
     400: "The request cannot be what was meant; `field` names the parameter or member.",
     401: "The admin token is missing or another.",
+    403: "The listener has no token, and the request comes from a page of another origin.",
     404: "There is no such record.",
     409: "The record is not, or no longer, in a state for this; `record` is what it is now, `not_before` the instant to wait for.",
     413: "The body is larger than 16 MiB.",
     415: "The body is not sent as application/json.",
+    421: "The listener has no token, and `Host` is no loopback name.",
     422: "The new configuration has mistakes; the old one stays in use.",
     503: "A store is away. A change may have been made all the same: look before you repeat it.",
 }
@@ -73,7 +75,7 @@ def _record_paths() -> Json:
                 "records",
                 "Forget a completed or failed_retryable record: its key is free",
                 _json("Changed"),
-                (400, 404, 409),
+                (400, 403, 404, 409),
                 [*_grounds(required=True), _query("version", VERSION)],
             ),
         },
@@ -146,7 +148,7 @@ def _process_paths() -> Json:
         "/metrics": {"get": _open("metrics", "Metrics, in Prometheus's text format", {"200": text})},
         "/admin/v1/config": {"get": _operation("showConfig", "process", "The configuration in use, secrets redacted", anything, ())},
         "/admin/v1/reload": {
-            "post": _operation("reload", "process", "Read the configuration file again", _json("Reloaded"), (409, 422)),
+            "post": _operation("reload", "process", "Read the configuration file again", _json("Reloaded"), (403, 409, 422)),
         },
         "/admin/v1/openapi.json": {"get": _operation("describe", "process", "This document", anything, ())},
     }
@@ -156,12 +158,12 @@ def _operation(name: str, tag: str, summary: str, done: Json, problems: tuple[in
     made: Json = {"operationId": name, "tags": [tag], "summary": summary}
     if parameters:
         made["parameters"] = parameters
-    refusals = {str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in (*problems, 401, 503)}
+    refusals = {str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in (*problems, 401, 421, 503)}
     return {**made, "responses": {"200": done, **dict(sorted(refusals.items()))}}
 
 
 def _change(name: str, summary: str, body: str) -> Json:
-    made = _operation(name, "records", summary, _json("Changed"), (400, 404, 409, 413, 415))
+    made = _operation(name, "records", summary, _json("Changed"), (400, 403, 404, 409, 413, 415))
     content = {"application/json": {"schema": {"$ref": _ref(body)}}}
     return {**made, "requestBody": {"required": True, "content": content}}
 

@@ -179,6 +179,115 @@ async def test_a_failure_shows_nothing(client: aiohttp.ClientSession, ports: Por
         assert "secret" not in await response.text()
 
 
+LOOPBACK = ["localhost", "LocalHost:9464", "127.0.0.1", "127.0.0.1:9464", "127.8.8.8", "[::1]", "[::1]:9464"]
+FOREIGN = [
+    "evil.example",
+    "evil.example:9464",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "10.0.0.1",
+    "[::2]",
+    "[::1",
+    "",
+    "127.1",
+]
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+async def test_without_a_token_the_api_answers_to_loopback_names(client: aiohttp.ClientSession, host: str) -> None:
+    """With any port, or none: it may be forwarded from another."""
+    async with client.get("/admin/v1/config", headers={"Host": host}) as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+@pytest.mark.parametrize(("method", "path"), [("GET", "/admin/v1/config"), ("POST", "/admin/v1/reload"), ("GET", "/admin/v1/nothing")])
+async def test_without_a_token_the_api_answers_to_no_other_name(client: aiohttp.ClientSession, method: str, path: str, host: str) -> None:
+    """A name that somebody lets resolve to loopback (DNS rebinding) is told apart by Host, and the refusal says what to do."""
+    async with client.request(method, path, headers={"Host": host}) as response:
+        assert (response.status, response.content_type) == (421, "application/problem+json")
+        document = await response.json()
+        assert (document["status"], document["title"]) == (421, "Misdirected Request")
+        assert document["detail"].endswith("use localhost or 127.0.0.1, or set admin.token.")
+
+
+@pytest.mark.parametrize("path", ["/", "/livez", "/readyz", "/metrics"])
+async def test_health_and_metrics_are_open_to_any_host(client: aiohttp.ClientSession, path: str) -> None:
+    """Probes and scrapes come under any name."""
+    async with client.get(path, headers={"Host": "gateway.internal"}) as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@pytest.mark.parametrize(
+    ("host", "headers"),
+    [
+        ("localhost:9464", {"Origin": "http://evil.example"}),
+        ("localhost:9464", {"Origin": "http://localhost:3000"}),
+        ("localhost:9464", {"Origin": "https://localhost:9464"}),
+        ("localhost:9464", {"Origin": "http://127.0.0.1:9464"}),
+        ("localhost", {"Origin": "http://localhost:9464"}),
+        ("localhost", {"Origin": "null"}),
+        ("localhost", {"Origin": ""}),
+        ("localhost", {"Sec-Fetch-Site": "cross-site"}),
+    ],
+)
+async def test_without_a_token_no_page_of_another_origin_changes_anything(
+    client: aiohttp.ClientSession, ports: Ports, method: str, host: str, headers: dict[str, str]
+) -> None:
+    """A browser sends a plain POST anywhere unasked, and says for whom."""
+    path = "/admin/v1/reload" if method == "POST" else "/admin/v1/records/rec_x"
+    sent = {"Host": host, "Content-Type": "text/plain", **headers}
+    async with client.request(method, path, headers=sent) as response:
+        assert (response.status, response.content_type) == (403, "application/problem+json")
+        assert (await response.json())["title"] == "Forbidden"
+    assert not ports.reloading.is_set()
+
+
+@pytest.mark.parametrize(
+    ("host", "headers"),
+    [
+        ("localhost:9464", {"Origin": "http://localhost:9464", "Sec-Fetch-Site": "same-origin"}),
+        ("localhost:80", {"Origin": "http://localhost"}),
+        ("localhost", {}),
+    ],
+)
+async def test_without_a_token_programs_and_own_pages_change_things(
+    client: aiohttp.ClientSession, host: str, headers: dict[str, str]
+) -> None:
+    """What is of the listener's own origin, or of none, is no page of another."""
+    async with client.post("/admin/v1/reload", headers={"Host": host, **headers}) as response:
+        assert response.status == 200
+
+
+async def test_a_page_of_another_origin_may_ask(client: aiohttp.ClientSession) -> None:
+    """A browser shows the page nothing of the answer: no field allows it."""
+    async with client.get("/admin/v1/config", headers={"Origin": "http://evil.example"}) as response:
+        assert response.status == 200
+        assert not any(name.lower().startswith("access-control-") for name in response.headers)
+
+
+async def test_with_a_token_host_and_origin_do_not_matter(guarded: aiohttp.ClientSession) -> None:
+    """No page knows the token."""
+    headers = {"Authorization": "Bearer s3cret", "Host": "gateway.internal", "Origin": "https://operators.internal"}
+    async with guarded.post("/admin/v1/reload", headers=headers) as response:
+        assert response.status == 200
+
+
+async def test_on_a_unix_socket_any_host_will_do(ports: Ports, tmp_path: Path) -> None:
+    """No page reaches it; what a page had sent through somebody's proxy changes nothing there either."""
+    path = str(tmp_path / "admin.sock")
+    runner = await start_admin(UnixListener(path), make_admin(AdminPorts(ports.readiness, ports.metrics, ports.config, ports.reload)))
+    async with aiohttp.ClientSession("http://admin", connector=aiohttp.UnixConnector(path)) as session:
+        async with session.get("/admin/v1/config") as response:
+            assert response.status == 200
+        async with session.post("/admin/v1/reload", headers={"Origin": "http://evil.example"}) as response:
+            assert response.status == 403
+        async with session.post("/admin/v1/reload") as response:
+            assert response.status == 200
+    await runner.cleanup()
+
+
 async def test_it_listens_on_a_unix_socket(ports: Ports, tmp_path: Path) -> None:
     """A Unix socket serves the same, also where a killed process left its own behind."""
     path = str(tmp_path / "admin.sock")

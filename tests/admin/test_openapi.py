@@ -80,6 +80,15 @@ def test_the_document_names_what_there_is() -> None:
     assert described == served - {("GET", "/")}
 
 
+def test_the_document_has_the_refusals_of_a_listener_without_a_token() -> None:
+    """421 to a foreign Host everywhere in the API, 403 to a page of another origin for all that changes something."""
+    for operation in OPERATIONS:
+        answers = operation.definition.raw["responses"].keys()
+        api = operation.path.startswith("/admin/v1/")
+        assert (operation.label, "421" in answers) == (operation.label, api)
+        assert (operation.label, "403" in answers) == (operation.label, api and operation.method.upper() != "GET")
+
+
 def test_the_document_is_openapi() -> None:
     """It meets OpenAPI's own schema, and each operation has a name of its own."""
     SCHEMA.validate()
