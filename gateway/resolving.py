@@ -77,8 +77,8 @@ class Doubtful:
 
     `look` counts the looks, this one included; `agreed` those in a row, before this one, that said *not executed*; `agreed_ago` is how long
     ago the last of them was. `over`: this look began after the upstream had surely finished (`doubtful_until`), so that *not executed* may
-    count. `age` is how long it has been looked for: since the outcome is unknown (`unknown_for`), or since it was requeued. `reason` is the
-    doubt's. `sealed` is the original request as `Sealer` made it.
+    count. `age` is how long it has been looked for: since the outcome is unknown, or since it was requeued. `born_ago`: the seconds since
+    this life of the record began. `reason` is the doubt's. `sealed` is the original request as `Sealer` made it.
     """
 
     fence: Fence
@@ -94,7 +94,7 @@ class Doubtful:
     agreed_ago: float | None
     over: bool
     age: float
-    unknown_for: float
+    born_ago: float
     captured: Mapping[str, str]
     sealed: bytes | None = None
     evidence: Evidence | None = None

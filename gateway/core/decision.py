@@ -157,13 +157,20 @@ def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
         case Status.IN_PROGRESS:
             return InProgress(found) if found.lease_live else Lapse(found)
         case Status.UNKNOWN:
-            if policy.on_unknown is OnUnknown.REEXECUTE and found.doubt_over and not found.dead_lettered:
+            if _may_reexecute(found, policy):
                 return Claim(found)
             return Unknown(found, None if found.dead_lettered else retry_after(found.reconcile_in))
         case Status.FAILED_RETRYABLE:
             return Claim(found)
         case _:
             assert_never(found.status)
+
+
+def _may_reexecute(found: Record, policy: Policy) -> bool:
+    """For an upstream that deduplicates by key: once the attempt before has surely finished, and while the upstream remembers the first."""
+    if policy.on_unknown is not OnUnknown.REEXECUTE or not found.doubt_over or found.dead_lettered:
+        return False
+    return found.born_ago < policy.reconcile.pace.max_age
 
 
 def _decide_completed(found: Record) -> Decision:

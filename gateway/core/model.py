@@ -75,7 +75,7 @@ class Record:
     `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such instant.
     `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is the same instant on
     the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its `doubtful_until` has passed: the upstream has
-    surely finished.
+    surely finished. `born_ago`: the seconds since this life of the record began.
     """
 
     key: RecordKey
@@ -95,6 +95,7 @@ class Record:
     last_error_code: str | None = None
     response: StoredResponse | None = None
     doubt_over: bool = False
+    born_ago: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

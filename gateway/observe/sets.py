@@ -21,7 +21,7 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 STORE_OPERATIONS = {
     "postgres": (
         *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts", "ready"),
-        *("due_routes", "take_due", "verdict", "find_captured", "event", "note", "operate"),
+        *("due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),
     "redis": ("acquire", "get", "extend", "complete", "fill", "delete", "forget"),
 }

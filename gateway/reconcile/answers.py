@@ -12,8 +12,9 @@ from gateway.core.reconcile.found import Built
 
 def built(answer: Built) -> StoredResponse:
     """An answer that rules have built."""
-    body = answer.body
-    return StoredResponse(answer.status, phrase(answer.status), answer.headers, body, len(body), hashlib.sha256(body).digest())
+    body = answer.body or b""
+    plain = StoredResponse(answer.status, phrase(answer.status), answer.headers, body, len(body), hashlib.sha256(body).digest())
+    return plain if answer.body is not None else plain.without_body()
 
 
 async def packed(plain: StoredResponse) -> StoredResponse:

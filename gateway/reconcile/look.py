@@ -68,8 +68,9 @@ class Look:
 
     async def _find_out(self) -> Finding:
         evidence = self._doubt.evidence
-        if evidence is None and isinstance(self._policy.reconcile.probe, Resend) and self._doubt.unknown_for >= self._pace.max_age:
-            return Finding("resend", Verdict.NOT_YET_KNOWN, {"why": "the upstream may have forgotten the key (max_age): nothing was sent"})
+        if evidence is None and isinstance(self._policy.reconcile.probe, Resend) and self._doubt.born_ago >= self._pace.max_age:
+            why = "the upstream may have forgotten the key (max_age): nothing was sent"
+            return Finding("resend", Verdict.NOT_YET_KNOWN, {"why": why}, hopeless=True)
         if evidence is None:
             return await ask(self._doubt, self._policy, self._way, self._tools.sealer)
         return Finding(evidence.entry.source, Verdict.EXECUTED, evidence.entry.detail, evidence.response)

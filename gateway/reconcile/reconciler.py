@@ -6,6 +6,9 @@ places are counted for each upstream: one that is slow or away holds up no other
 rounds are `BUSY` seconds apart, and an upstream that does not answer is asked by one look at a time.
 
 Which routes have anything due is asked of the store in one statement for all.
+
+A record whose route has left every gateway's map, or was renamed, is looked after by nobody. Once it has been due for `ORPHANED` seconds it
+becomes a dead letter, so that a person learns of it.
 """
 
 import asyncio
@@ -16,8 +19,8 @@ from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Pace, Resend
 from gateway.ports import Clock, Observer, Randomness, StoreUnavailable, Upstream
 from gateway.reconcile.asking import Way
-from gateway.reconcile.look import Find, Look, LookTools
-from gateway.resolving import Reconciliation, Sealer
+from gateway.reconcile.look import DEAD_LETTERED, Find, Look, LookTools
+from gateway.resolving import Entry, Reconciliation, Sealer
 
 IDLE = 1.0
 BUSY = 0.1
@@ -33,6 +36,14 @@ LEAVE = 2.0
 
 NOBODY = ""
 """In the place of an upstream's name, of looks that ask none."""
+
+ORPHANED = 86400.0
+"""Seconds for which a record of a route that this process does not have must have been due before it says that nobody has it."""
+
+ORPHANS_EVERY = 3600.0
+"""Seconds between two searches, and from the start to the first: other gateways may have just begun, too."""
+
+ORPHANS_AT_ONCE = 100
 
 TASK = "reconcile"
 
@@ -68,6 +79,7 @@ class Reconciler:
         self._silent: set[str] = set()
         self._rested: dict[str, float] = {}
         self._rounds = 0
+        self._orphans_at = clock.boottime() + ORPHANS_EVERY
         self._longest = 0.0
         self._closing = False
 
@@ -89,6 +101,8 @@ class Reconciler:
         since, now = self._connected_since(), self._tools.clock.boottime()
         if since is None or now < since + GRACE or self._closing:
             return False
+        if now >= self._orphans_at:
+            await self._find_orphans(now)
         wanted = self._wanted(now)
         if not wanted:
             return bool(self._looks)
@@ -117,6 +131,15 @@ class Reconciler:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+    async def _find_orphans(self, now: float) -> None:
+        """Dead-letter what nobody looks after. A full batch is followed by the next one soon."""
+        ours = [route.id for route in self._routes()]
+        why = Entry("manual", DEAD_LETTERED, {"after": "no_route", "why": "no gateway has its route any more"})
+        found = await self._tools.reconciliation.abandon(ours, ORPHANED, ORPHANS_AT_ONCE, why)
+        for route_id in found:
+            self._tools.observer.reconciled(route_id, DEAD_LETTERED)
+        self._orphans_at = now + (IDLE if len(found) == ORPHANS_AT_ONCE else ORPHANS_EVERY)
 
     # ---- taking
 

@@ -215,7 +215,7 @@ def _doubtful(key: RecordKey, row: Row, now: float, *, over: bool) -> Doubtful:
         agreed_ago=None if row.agreed_at is None else now - row.agreed_at,
         over=over,
         age=now - max(row.unknown_since, row.requeued_at or row.unknown_since),
-        unknown_for=now - row.unknown_since,
+        born_ago=now - row.born,
         captured=row.captured,
         sealed=row.sealed,
         evidence=row.evidence,

@@ -181,6 +181,7 @@ def report(key: RecordKey, row: Row, now: float) -> Record:
         expires_at_us=microseconds(row.expires_at),
         last_error_code=row.last_error_code,
         doubt_over=row.status is Status.UNKNOWN and row.over(now),
+        born_ago=now - row.born,
         response=row.response,
     )
 

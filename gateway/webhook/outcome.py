@@ -29,7 +29,7 @@ STATUSES: Mapping[str, int] = MappingProxyType(
 """The status for each result. Senders take every 2xx for "delivered" and send all else again, later and later, so that
 
 * what a repetition cannot change is 200, also if it changed nothing here: senders cut off whoever refuses for days;
-* *store unavailable* asks for the repetition, which is what brings the event in; so does `TOO_EARLY`, while there is something to wait for;
+* *store unavailable* asks for the repetition, which is what brings the event in;
 * forgeries are refused; a genuine event whose signature is too old is signed anew with its repetition.
 """
 
@@ -53,7 +53,6 @@ class Outcome:
 FORGED = Outcome("bad_signature", "The signature is missing, or none of the secrets of this endpoint made it.", challenge=b"Signature")
 TOO_OLD = Outcome("out_of_tolerance", "The signature is right, but its time is not: it is too long ago, or one of the clocks is wrong.")
 AWAY = Outcome("store_unavailable", "The event could not be taken now. Send it again.")
-TOO_EARLY = Outcome("too_early", "It cannot be known yet that this is how it ends. Send the event again.", 425)
 NOT_POST = Outcome("malformed", "Events are sent by POST.", 405)
 NOT_WHOLE = Outcome("malformed")
 SLOW = Outcome("malformed", "The body took too long to arrive.", 408, unread=True)
@@ -66,7 +65,7 @@ def respond(outcome: Outcome, date: bytes, *, close: bool = False) -> WireRespon
     """The answer: a small JSON object."""
     status = STATUSES[outcome.result] if outcome.status is None else outcome.status
     headers: Headers = ((b"Content-Type", b"application/json"), (b"Cache-Control", b"no-store"), (b"Date", date))
-    if status in {425, 503}:
+    if status == 503:
         headers += ((b"Retry-After", b"%d" % RETRY_AFTER),)
     if status == 405:
         headers += ((b"Allow", b"POST"),)

@@ -7,7 +7,9 @@ What if ...
 * a probe, an operator or the attempt itself is faster: the step is fenced by what was seen, and refused; the record is looked at again;
 * the store is away, or its reply is lost: 503, the sender repeats the event, and finds what there is then;
 * the event comes before its record is in doubt: it is kept with the record as evidence, and used as soon as the record is;
-* the event says *not executed* of a record that was tried more than once: an earlier try may be meant. It decides nothing.
+* the event says *not executed* of a record that was tried more than once: an earlier try may be meant. It decides nothing;
+* it says so before the upstream has surely finished: it never counts, however often it is sent, since it is no word of afterwards;
+* it says *executed*, and its answer cannot be built: the record completes without one, since nobody may run the operation again.
 """
 
 import hashlib
@@ -31,7 +33,7 @@ from gateway.core.routes import split_target
 from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition
 from gateway.reconcile.answers import built, packed
 from gateway.resolving import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
-from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE, SLOW, TOO_EARLY, TOO_LARGE, TOO_OLD, Outcome, respond
+from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE, SLOW, TOO_LARGE, TOO_OLD, Outcome, respond
 from gateway.webhook.reading import BodyTooLarge, MemoryFull, SenderGone, read_body, tell
 from gateway.wire import WireResponse
 
@@ -172,11 +174,14 @@ class WebhookReceiver:
     async def _apply(self, heard: _Heard, subject: Subject) -> Outcome | None:
         """One step on one record, fenced by what was seen of it. None: it has moved meanwhile."""
         judged = judge(Found(None, heard.headers, heard.body), heard.webhook.rules, _names(subject))
+        if judged.bare is not None:
+            judged = Judged(Verdict.EXECUTED, judged.bare, judged.rule, judged.why)
         if judged.verdict is Verdict.NOT_EXECUTED and subject.attempt > 1:
             judged = Judged(Verdict.NOT_YET_KNOWN, rule=judged.rule, why=f"{judged.why}, which may be about an earlier attempt")
         step = webhook_step(judged.verdict, subject, heard.policy.reconcile.pace)
         if isinstance(step, Ignore):
-            return await self._ignore(heard, subject, step)
+            await self._ignore(heard, subject, judged, step)
+            return Outcome(step.result)
         transition, result = await self._carry_out(step, heard, subject, judged)
         if transition not in (Transition.DONE, Transition.ALREADY):
             return None
@@ -211,13 +216,13 @@ class WebhookReceiver:
             case _:
                 assert_never(step)
 
-    async def _ignore(self, heard: _Heard, subject: Subject, step: Ignore) -> Outcome:
-        """Nothing is done about the record. Only what no repetition can change is remembered."""
-        if step.result == "already":
+    async def _ignore(self, heard: _Heard, subject: Subject, judged: Judged, step: Ignore) -> None:
+        """Nothing is done about the record. Only what no repetition can change is remembered; what was too early is told to people."""
+        if step.result in {"already", "too_early"}:
             await self._reconciliation.remember(heard.event)
-        if step.result == "too_early" and not subject.dead_lettered:
-            return TOO_EARLY
-        return Outcome(step.result)
+        if step.result == "too_early":
+            late = Judged(judged.verdict, rule=judged.rule, why=f"{judged.why}, too early to count")
+            await self._reconciliation.note(subject.fence.key, subject.fence.record_id, _entry(heard, late))
 
 
 def _endpoints(routes: Iterable[Route]) -> Mapping[bytes, Route]:

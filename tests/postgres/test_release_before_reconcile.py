@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.core.model import Lease, Record, Status
 from gateway.ports import Transition
 from gateway.resolving import Evidence
@@ -9,7 +11,7 @@ from gateway.store.migrate import migrate, migrations
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.rows import columns
 from tests.contract.harness import KEPT, LEASE, MAX_EXECUTION, RETENTION, age_records, found, intent, packed_response, reserved, response
-from tests.contract.resolving import FOUND_ANSWER, HOLD, LOOKED, NOT_EXECUTED, ROUTE, TOLD, event, fence_of, telling
+from tests.contract.resolving import AUDIT, FOUND_ANSWER, HOLD, LOOKED, NOT_EXECUTED, ROUTE, TOLD, event, fence_of, telling
 from tests.postgres.before import Before
 
 MIGRATION = 3
@@ -69,7 +71,7 @@ async def test_what_it_leaves_in_doubt_of_ours_is_found_out(before: Before, old_
     assert (look.over, look.sealed, look.captured["order"]) == (True, b"sealed", "größe-1")
     assert await reconciliation.look_again(look.fence, 0.0, agreed=True, entry=LOOKED) is Transition.DONE
     (look,) = await reconciliation.take_due(ROUTE, 10, HOLD, [b"o" * 16])
-    assert await reconciliation.conclude_not_executed(look.fence, "x", KEPT, NOT_EXECUTED, looked=True) is Transition.STALE
+    assert await reconciliation.conclude_not_executed(look.fence, "x", KEPT, NOT_EXECUTED) is Transition.STALE
     await age_records(old_database, HOLD + MAX_EXECUTION + 1)
     at = fence_of(await found(old_store, lease.key))
     assert await reconciliation.conclude_not_executed(at, "x", KEPT, NOT_EXECUTED) is Transition.DONE
@@ -84,6 +86,29 @@ async def test_its_own_doubts_are_dead_letters(before: Before, old_store: Postgr
     record = await found(old_store, lease.key)
     assert record.dead_lettered
     assert await old_store.reconciliation.conclude_executed(fence_of(record), FOUND_ANSWER, KEPT, TOLD) is Transition.DONE
+
+
+@pytest.mark.parametrize("ends", ["release", "complete"])
+async def test_a_doubt_is_not_judged_by_an_earlier_one(before: Before, old_store: PostgresStore, old_database: str, ends: str) -> None:
+    """What we wrote down of the first, the release before leaves in the row. Its own second one is over only when its upstream is."""
+    await migrate(old_database)
+    first = await before.reserved(intent(reconcilable=False))
+    await age_records(old_database, LEASE + 1)
+    assert len(await old_store.sweep(10)) == 1
+    if ends == "release":
+        assert await before.release(first) == "done"
+        await age_records(old_database, MAX_EXECUTION + 5)
+        second = await before.claim("retry", await found(old_store, first.key), intent(first.key))
+    else:
+        assert await before.complete(first, response()) == "done"
+        await age_records(old_database, RETENTION + 5)
+        second = await before.claim("new_life", await found(old_store, first.key), intent(first.key))
+    assert await before.doubt(second) == "done"
+    record = await found(old_store, first.key)
+    assert not record.doubt_over
+    assert await old_store.operations.release(fence_of(record), KEPT, AUDIT) is Transition.STALE
+    await age_records(old_database, MAX_EXECUTION + 1)
+    assert await old_store.operations.release(fence_of(await found(old_store, first.key)), KEPT, AUDIT) is Transition.DONE
 
 
 async def test_what_is_left_of_an_earlier_life_is_not_taken_for_the_present_one(

@@ -279,6 +279,21 @@ async def test_executed_is_brought_again_to_a_record_that_could_run_once_more(ho
     assert house.observer.conflicts == []
 
 
+async def test_a_word_about_an_earlier_attempt_is_told_of(house: House) -> None:
+    """The one that owns the record is in doubt, too: it is completed with the answer that is known, and somebody is woken."""
+    lease = await house.due()
+    reconciler = house.reconciler()
+    gate = await gated(house, reconciler, lease.key)
+    fence = fence_of(await house.record(lease.key))
+    await house.store.reconciliation.conclude_not_executed(fence, "operator_released", KEPT, Entry("operator", "not_executed"))
+    claimed = await house.store.claim(await house.record(lease.key), house.intent(lease.key))
+    assert claimed is not None
+    await house.store.doubt(claimed, "upstream_timeout")
+    await finish(gate, reconciler)
+    assert (await house.record(lease.key)).status is Status.COMPLETED
+    assert house.observer.conflicts == ["request-1"]
+
+
 @pytest.mark.parametrize("deduplicates", [False, True])
 async def test_evidence_of_two_executions_is_told(house: House, deduplicates: bool) -> None:
     """A newer attempt runs under the key: kept with the record, counted, alerted. Where the upstream deduplicates the two are one."""

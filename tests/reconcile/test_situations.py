@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.model import Lease, Status
-from gateway.core.policy import ForwardKey, Hint, HintedOutcome, Limits
+from gateway.core.policy import ForwardKey, Hint, HintedOutcome, Limits, OnUnknown
 from gateway.core.reconcile.policy import AnswerPlan, Condition, Lookup, RequestTemplate, Rule, Verdict
 from gateway.core.reconcile.policy import Test as Is
 from gateway.ports import InDoubt, Transition, UpstreamRequest
-from gateway.reconcile.reconciler import GRACE
+from gateway.reconcile.reconciler import GRACE, ORPHANED
+from gateway.resolving import Audit, Fence
 from tests.reconcile.house import ANSWER, CANCEL, KEPT, LOOKUP, MAX_EXECUTION, PACE, RESEND, ROUTE, House, route, until
 
 
@@ -170,6 +171,31 @@ async def test_cancel_makes_sure_that_it_never_happens(house: House) -> None:
     assert (await house.store.complete(lease, ANSWER, KEPT)).transition is Transition.STALE
 
 
+async def test_a_cancel_without_an_answer_needs_its_time(house: House) -> None:
+    """It may arrive late, and would cancel what the next attempt does: the key is free only when that cannot be any more."""
+    lease = await house.due()
+    house.bank.down = True
+    reconciler = house.reconciler(route(CANCEL, replace(PACE, looks=1)))
+    await house.round(reconciler)
+    house.bank.down = False
+    await house.pass_time(20)
+    await house.round(reconciler)
+    assert house.bank.cancelled == {lease.key.key}
+    assert (await house.record(lease.key)).status is Status.UNKNOWN
+    await house.pass_time(MAX_EXECUTION + PACE.timeout + 30)
+    assert (await house.look_until(reconciler, lease.key, rounds=2)).status is Status.FAILED_RETRYABLE
+
+
+async def test_cancels_that_are_answered_follow_each_other(house: House) -> None:
+    """Two that agree free the key, with no more than `apart` between them."""
+    lease = await house.due()
+    reconciler = house.reconciler(route(CANCEL))
+    await house.round(reconciler)
+    await house.pass_time(PACE.apart + 1)
+    await house.round(reconciler)
+    assert (await house.record(lease.key)).status is Status.FAILED_RETRYABLE
+
+
 async def test_cancel_finds_that_it_has_happened(house: House) -> None:
     """Then it is completed with what was found."""
     lease = await house.due()
@@ -229,6 +255,52 @@ async def test_what_leaves_a_resend_in_doubt(house: House) -> None:
     house.bank.answers = True
     assert (await house.look_until(reconciler, lease.key)).status is Status.COMPLETED
     assert house.bank.executions == {lease.key.key: 1}
+
+
+async def test_a_resend_is_never_later_than_the_upstream_remembers(house: House) -> None:
+    """Gateways were stopped for longer than `max_age`: nothing is sent any more, since it could execute again."""
+    house.bank.deduplicates = True
+    lease = await house.doubted()
+    house.bank.execute(lease.key.key)
+    house.bank.charges.clear()
+    await house.pass_time(2 * 86400.0)
+    record = await house.look_until(house.reconciler(route(RESEND)), lease.key)
+    assert record.dead_lettered
+    assert house.bank.executions == {lease.key.key: 1}
+    ((_, what, detail),) = await house.history(lease.key)
+    assert (what, detail["after"]) == ("dead_lettered", "hopeless")
+    assert house.server.requests == []
+
+
+async def test_requeuing_makes_no_doubt_younger(house: House) -> None:
+    """Its looks begin anew; what the upstream may have forgotten is not sent all the same."""
+    house.bank.deduplicates = True
+    lease = await house.doubted()
+    await house.pass_time(PACE.max_age + 1)
+    reconciler = house.reconciler(route(RESEND))
+    record = await house.look_until(reconciler, lease.key)
+    audit = Audit("ada", "requeue", "the bank is back")
+    assert await house.store.operations.requeue(Fence(lease.key, record.record_id, record.version), audit) is Transition.DONE
+    await house.pass_time(60)
+    assert (await house.look_until(reconciler, lease.key, rounds=1)).dead_lettered
+    assert house.server.requests == []
+
+
+async def test_a_requeued_lookup_has_all_its_looks_again(house: House) -> None:
+    """Age and count are counted from the requeue."""
+    lease = await house.doubted()
+    await house.pass_time(PACE.max_age + 1)
+    house.bank.down = True
+    reconciler = house.reconciler()
+    record = await house.look_until(reconciler, lease.key)
+    audit = Audit("ada", "requeue", "the bank is back")
+    assert await house.store.operations.requeue(Fence(lease.key, record.record_id, record.version), audit) is Transition.DONE
+    await house.round(reconciler)
+    assert not (await house.record(lease.key)).dead_lettered
+    house.bank.down = False
+    house.bank.execute(lease.key.key)
+    await house.pass_time(70)
+    assert (await house.look_until(reconciler, lease.key)).status is Status.COMPLETED
 
 
 async def test_a_request_that_was_not_kept_cannot_be_sent_again(house: House) -> None:
@@ -355,6 +427,30 @@ async def test_it_runs_by_itself_and_closes(house: House) -> None:
     await closing
     assert reconciler.looking == 0
     assert [(await house.record(lease.key)).status for lease in leases] == [Status.COMPLETED] * 3
+
+
+async def test_a_record_whose_route_is_gone_becomes_a_dead_letter(house: House) -> None:
+    """After a day in which nobody looked, and not in the first hour of a process, when others may have just begun, too."""
+    lease = await house.due()
+    reconciler = house.reconciler(route(name="renamed"))
+    await house.pass_time(ORPHANED + 1)
+    reconciler_of_today = house.reconciler(route(name="renamed"))
+    await house.round(reconciler_of_today)
+    assert not (await house.record(lease.key)).dead_lettered
+    await house.round(reconciler)
+    assert (await house.record(lease.key)).dead_lettered
+    ((_, what, detail),) = await house.history(lease.key)
+    assert (what, detail["after"]) == ("dead_lettered", "no_route")
+    assert house.observer.steps == ["dead_lettered"]
+
+
+async def test_a_look_that_can_find_nothing_does_not_end_re_execution(house: House) -> None:
+    """The client's own retry is what finds out there."""
+    lease = await house.due(wanted=replace(house.intent(), captured={"key": "k"}))
+    await house.round(house.reconciler(route(on_unknown=OnUnknown.REEXECUTE)))
+    assert not (await house.record(lease.key)).dead_lettered
+    claimed = await house.store.claim(await house.record(lease.key), house.intent(lease.key, reexecute=True))
+    assert claimed is not None
 
 
 async def test_routes_without_a_policy_and_unknown_upstreams_are_passed_over(house: House) -> None:

@@ -1,6 +1,7 @@
 """`on_unknown: reexecute`: when a doubtful outcome may run again, and what its outcome may mean then."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,11 +41,12 @@ def test_a_doubt_that_is_over_is_claimed() -> None:
     [
         ({"doubt_over": False}, REEXECUTE),
         ({"doubt_over": True, "dead_lettered": True}, REEXECUTE),
+        ({"doubt_over": True, "born_ago": REEXECUTE.reconcile.pace.max_age}, REEXECUTE),
         ({"doubt_over": True}, RECONCILE),
     ],
-    ids=["not over", "a dead letter", "a route that reconciles"],
+    ids=["not over", "a dead letter", "longer ago than the upstream remembers", "a route that reconciles"],
 )
-def test_other_doubts_are_not(facts: dict[str, bool], policy: Policy) -> None:
+def test_other_doubts_are_not(facts: dict[str, Any], policy: Policy) -> None:
     """Not before, not once a person was called, and not where the route map does not say so."""
     assert isinstance(decide(record(Status.UNKNOWN, **facts), FINGERPRINT, policy), Unknown)
 

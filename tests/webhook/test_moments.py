@@ -117,17 +117,19 @@ async def test_what_was_released_and_is_over_is_no_record_any_more(hall: Hall) -
 
 
 async def test_not_executed_counts_only_when_it_is_over(hall: Hall) -> None:
-    """While the upstream may still be at it the sender is asked to come again; afterwards the key is free."""
+    """What was said while the upstream might still be at it is no word of afterwards, however often it is sent; a new event is."""
     lease = await hall.reserve()
-    told = event("charge.expired", lease.key.key)
-    assert await hall.send(told) == (425, "too_early")
+    running, doubted, told = (event("charge.expired", lease.key.key) for _ in range(3))
+    assert await hall.send(running) == (200, "too_early")
     await hall.store.doubt(lease, "upstream_timeout")
-    assert await hall.send(told) == (425, "too_early")
+    assert await hall.send(doubted) == (200, "too_early")
     await hall.age(LEASE + MAX_EXECUTION + 1)
+    assert [await hall.send(early) for early in (running, doubted)] == [(200, "duplicate")] * 2
+    assert (await hall.find(lease)).status is Status.UNKNOWN
     assert await hall.send(told) == (200, "applied")
     record = await hall.find(lease)
     assert (record.status, record.last_error_code) == (Status.FAILED_RETRYABLE, "verdict_not_executed")
-    assert await hall.history(lease) == [("webhook", "not_executed")]
+    assert await hall.history(lease) == [("webhook", "not_executed")] * 3
     assert await hall.send(told) == (200, "duplicate")
     assert await hall.send(event("charge.expired", lease.key.key)) == (200, "already")
 
@@ -139,12 +141,12 @@ async def test_not_executed_counts_as_one_look(open_hall: OpenHall) -> None:
     first, second = event("charge.expired", lease.key.key), event("charge.expired", lease.key.key)
     assert await hall.send(first) == (200, "applied")
     assert await hall.send(first) == (200, "duplicate")
-    assert await hall.send(second) == (425, "too_early")
+    assert await hall.send(second) == (200, "too_early")
     assert (await hall.find(lease)).status is Status.UNKNOWN
     await hall.age(31)
-    assert await hall.send(first) == (200, "duplicate")
+    assert [await hall.send(known) for known in (first, second)] == [(200, "duplicate")] * 2
     assert (await hall.find(lease)).status is Status.UNKNOWN
-    assert await hall.send(second) == (200, "applied")
+    assert await hall.send(event("charge.expired", lease.key.key)) == (200, "applied")
     assert (await hall.find(lease)).status is Status.FAILED_RETRYABLE
 
 
@@ -171,10 +173,21 @@ async def test_an_event_that_no_rule_knows_decides_nothing(hall: Hall) -> None:
     assert (await hall.find(lease)).status is Status.UNKNOWN
 
 
-async def test_an_event_without_what_the_answer_needs_decides_nothing(hall: Hall) -> None:
-    """An answer is never guessed."""
+async def test_an_event_without_what_the_answer_needs_completes_without_an_answer(hall: Hall) -> None:
+    """An answer is never guessed, and what was executed is never run again: retries learn that it ran, and with what status."""
     lease = await hall.doubt()
-    assert await hall.send(event("charge.succeeded", lease.key.key, data={"key": lease.key.key})) == (200, "no_verdict")
+    assert await hall.send(event("charge.succeeded", lease.key.key, data={"key": lease.key.key})) == (200, "applied")
+    record = await hall.find(lease)
+    assert record.status is Status.COMPLETED
+    assert record.response is not None
+    assert (record.response.status, record.response.headers, record.response.body) == (201, (), None)
+
+
+async def test_an_event_without_what_the_answer_needs_is_evidence(hall: Hall) -> None:
+    """An attempt that says later that it did not execute is not believed."""
+    lease = await hall.reserve()
+    assert await hall.send(event("charge.succeeded", lease.key.key, data={"key": lease.key.key})) == (200, "attached")
+    assert (await hall.store.release(lease, "status_429", KEPT)).transition is Transition.STALE
     assert (await hall.find(lease)).status is Status.UNKNOWN
 
 

@@ -54,24 +54,28 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The operation's answer as it is to be kept. `headers` have no framing: no Content-Length, no Transfer-Encoding."""
+    """The operation's answer as it is to be kept. `headers` have no framing: no Content-Length, no Transfer-Encoding. `body` None: nobody
+    knows it.
+    """
 
     status: int
     headers: Headers
-    body: bytes
+    body: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A verdict. `answer` is there exactly for `executed`; `rule` is the index of the rule that applied, None if none did.
 
-    `why` is a short text for people, without values of the request or of what was found.
+    `why` is a short text for people, without values of the request or of what was found. `bare` is there where the rule says executed, but
+    its answer cannot be built: it is that answer's status alone, for who gets no other word.
     """
 
     verdict: Verdict
     answer: Built | None = None
     rule: int | None = None
     why: str = ""
+    bare: Built | None = None
 
 
 def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
@@ -100,8 +104,14 @@ def _judged(rule: Rule, index: int, found: Found, document: Json, names: Names) 
     try:
         answer = _build(rule.answer, found, document, names)
     except ValueError as error:
-        return Judged(Verdict.NOT_YET_KNOWN, rule=index, why=f"rule {index + 1} says executed, but its answer cannot be built: {error}")
+        why = f"rule {index + 1} says executed, but its answer cannot be built: {error}"
+        return Judged(Verdict.NOT_YET_KNOWN, rule=index, why=why, bare=_bare(rule.answer, found))
     return Judged(Verdict.EXECUTED, answer, index, f"rule {index + 1}")
+
+
+def _bare(plan: AnswerPlan, found: Found) -> Built | None:
+    status = found.status if plan.status is None else plan.status
+    return None if status is None or not 200 <= status <= 599 else Built(status, (), None)
 
 
 def _applies(rule: Rule, status: int | None, document: Json) -> bool:
@@ -111,17 +121,20 @@ def _applies(rule: Rule, status: int | None, document: Json) -> bool:
 
 
 def _meets(condition: Condition, document: Json) -> bool:
-    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment."""
+    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON in which the object or the
+    list is missing that the pointer looks into.
+    """
     if document is NOTHING:
         return False
-    value = at(document, tokens_of(condition.pointer))
+    tokens = tokens_of(condition.pointer)
+    value = at(document, tokens)
     match condition.test:
         case Test.EQUALS:
             return any(_equal(value, wanted) for wanted in condition.values)
         case Test.EXISTS:
             return value is not NOTHING
         case Test.MISSING:
-            return value is NOTHING
+            return value is NOTHING and isinstance(at(document, tokens[:-1]), dict | list)
         case Test.EMPTY:
             return _holds(value) and not value
         case Test.NOT_EMPTY:

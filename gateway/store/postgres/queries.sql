@@ -81,6 +81,7 @@ SELECT
     NULL::float8 AS reconcile_in,
     NULL::text AS last_error_code,
     NULL::boolean AS doubt_over,
+    NULL::float8 AS born_ago,
     NULL::smallint AS response_status_code,
     NULL::bytea AS response_reason,
     NULL::bytea AS response_headers,
@@ -115,6 +116,7 @@ SELECT
     extract(epoch FROM r.reconcile_after - now())::float8,
     r.last_error_code,
     r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= now(),
+    extract(epoch FROM now() - r.created_at)::float8,
     r.response_status_code,
     r.response_reason,
     CASE WHEN NOT large.answer THEN r.response_headers END,
@@ -162,6 +164,7 @@ SELECT
     NULL,
     NULL,
     NULL,
+    NULL,
     false,
     t.route_id
 FROM intent i
@@ -193,6 +196,7 @@ SELECT
     extract(epoch FROM reconcile_after - now())::float8 AS reconcile_in,
     last_error_code,
     status = 'unknown' AND coalesce(doubtful_until, unknown_since + max_execution) <= now() AS doubt_over,
+    extract(epoch FROM now() - created_at)::float8 AS born_ago,
     response_status_code,
     response_reason,
     CASE WHEN NOT large.answer THEN response_headers END AS response_headers,

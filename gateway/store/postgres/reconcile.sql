@@ -76,7 +76,7 @@ RETURNING
     extract(epoch FROM now() - r.agreed_at)::float8 AS agreed_ago,
     d.over,
     extract(epoch FROM now() - greatest(r.unknown_since, r.requeued_at))::float8 AS age,
-    extract(epoch FROM now() - r.unknown_since)::float8 AS unknown_for,
+    extract(epoch FROM now() - r.created_at)::float8 AS born_ago,
     r.captured,
     r.request_sealed,
     CASE WHEN d.proved THEN r.evidence END AS evidence

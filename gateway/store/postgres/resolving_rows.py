@@ -126,7 +126,7 @@ def decode_doubtful(row: Row) -> Doubtful:
         agreed_ago=row["agreed_ago"],
         over=row["over"],
         age=max(row["age"], 0.0),
-        unknown_for=max(row["unknown_for"], 0.0),
+        born_ago=max(row["born_ago"], 0.0),
         captured=decode_captured(row["captured"]),
         sealed=row["request_sealed"],
         evidence=None if evidence is None else decode_evidence(evidence),

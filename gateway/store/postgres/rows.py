@@ -164,6 +164,7 @@ def decode_record(key: RecordKey, row: Row) -> Record:
         expires_at_us=row["expires_at_us"],
         last_error_code=row["last_error_code"],
         doubt_over=bool(row["doubt_over"]),
+        born_ago=row["born_ago"] or 0.0,
         response=decode_response(row) if status is Status.COMPLETED else None,
     )
 
