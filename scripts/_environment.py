@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 OLDEST, NEWEST = (3, 11), (3, 13)
 PARTS = {
-    "dev": ["--editable", ".[embedded]"],
-    "test": ["--editable", ".[embedded]", "--group", "test", "--group", "lint"],
+    "dev": ["--editable", ".[embedded,sealing]"],
+    "test": ["--editable", ".[embedded,sealing]", "--group", "test", "--group", "lint"],
 }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -97,6 +97,13 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
             raise click.UsageError(f"{wanted.record}: {error}") from None
     selection = Selection(wanted.state, wanted.route, wanted.scope, wanted.key)
     matches = (await collect(operator, selection, SHOWN_MATCHES)).records
+    if (
+        not matches
+        and wanted.state is not None
+        and (others := (await collect(operator, replace(selection, state=None), SHOWN_MATCHES)).records)
+    ):
+        click.echo(record_table([listed_json(listed) for listed in others]), err=True)
+        fail(f"Refused: no {wanted.state.replace('_', ' ')} has this key (any more).", FAILURE)
     if not matches:
         fail("No such record.", FAILURE)
     if len(matches) > 1:

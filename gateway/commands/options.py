@@ -87,8 +87,8 @@ def resolve_options(command: Command) -> Command:
         command
     )
     command = click.option("--status", type=click.IntRange(200, 599), help="The answer's status.")(command)
-    command = click.option("--not-executed", "verdict", flag_value="not_executed", help="It did not run: the next retry runs it.")(command)
-    return click.option("--completed", "verdict", flag_value="completed", help="It ran: retries get this answer.")(command)
+    command = click.option("--not-executed", is_flag=True, help="It did not run: the next retry runs it.")(command)
+    return click.option("--completed", is_flag=True, help="It ran: retries get this answer.")(command)
 
 
 def retention_option(command: Command) -> Command:

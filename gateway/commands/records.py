@@ -92,8 +92,8 @@ def resolve_record(config: Path, **given: Any) -> None:
           --completed --status 201 --header 'Content-Type: application/json' --body-file answer.json
       idempotency-gateway records resolve --config gateway.yaml --key key-1 --not-executed --reason "INC-7: the provider has none"
 
-    Completed: retries get the answer from now on, for good. One that was created and then declined is completed, with that answer. Not
-    executed: the next retry runs it; refused until the upstream has surely finished (`max_execution`).
+    Completed: retries get the answer until the record expires; it cannot be changed any more. One that was created and then declined is
+    completed, with that answer. Not executed: the next retry runs it; refused until the upstream has surely finished (`max_execution`).
     """
     resolve(config, None, **given)
 
@@ -102,7 +102,8 @@ def resolve(
     config: Path,
     state: str | None,
     *,
-    verdict: str | None,
+    completed: bool,
+    not_executed: bool,
     status: int | None,
     header: tuple[str, ...],
     body_file: str | None,
@@ -112,9 +113,8 @@ def resolve(
     """`state`: with a key, only records in it."""
     from gateway.commands import work
 
-    if verdict is None:
-        raise click.UsageError("Say what became of it: --completed or --not-executed.")
-    completed = verdict == "completed"
+    if completed == not_executed:
+        raise click.UsageError("Say what became of it: --completed, or --not-executed.")
     if completed and status is None:
         raise click.UsageError("--completed needs the --status of the answer that retries get.")
     if not completed and (status is not None or header or body_file is not None):

@@ -61,7 +61,8 @@ def _record_row(record: Mapping[str, Any]) -> Sequence[object]:
         "unknown": record["unknown_since"],
         "completed": record["completed_at"],
     }.get(record["state"]) or record["created_at"]
-    shown = (record["state"], record["route"], record["key"], record["attempt"], instant(since), record["reason"])
+    reason = None if record["state"] == "completed" else record["reason"]  # of the doubt that there was before
+    shown = (record["state"], record["route"], record["key"], record["attempt"], instant(since), reason)
     return (*shown, _next(record), record["id"])
 
 

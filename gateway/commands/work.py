@@ -14,7 +14,7 @@ from gateway.commands.acting import Wanted, change, collect, echo_json, find, op
 from gateway.commands.shared import FAILURE, fail
 from gateway.commands.tables import audit_table, body_text, shown_text
 from gateway.core.model import Headers, RecordKey
-from gateway.operator import PAGE_MAX, By, Changed, NotFound, Operator, audit_json, shown_json
+from gateway.operator import PAGE_MAX, By, Changed, NotFound, Operator, audit_json, never_stored, shown_json
 from gateway.resolving import AuditLine, Selection, Shown
 
 BODY_MAX = 16 * 1024 * 1024
@@ -73,10 +73,15 @@ def resolve(config: Path, wanted: Wanted, answer: Answer | None, retention: floa
                 key, how.by, status=answer.status, headers=answer.headers, body=answer.body, retention=retention, version=version
             )
 
-        question = "Let the next retry run it?" if answer is None else f"Complete it with status {answer.status}, for good?"
+        question = (
+            "Let the next retry run it?" if answer is None else f"Complete it with status {answer.status}? It cannot be changed any more."
+        )
         return await change(operator, wanted, question, act, ask=how.ask)
 
-    tell_change(operate(config, work, changes=True), as_json=how.as_json)
+    changed = operate(config, work, changes=True)
+    for name in () if answer is None else never_stored(answer.headers):
+        click.echo(f"warning: {name} is never stored with an answer: it is left out", err=True)
+    tell_change(changed, as_json=how.as_json)
 
 
 def release(config: Path, wanted: Wanted, retention: float | None, how: How) -> None:

@@ -1,5 +1,6 @@
 """What people may see of records and do to them: one service behind the admin API and the commands alike. It knows no driver."""
 
+from gateway.operator.bodies import never_stored
 from gateway.operator.ids import parse_record_id, record_id_text
 from gateway.operator.inputs import PAGE_MAX, STATES, By, Wrong
 from gateway.operator.outcomes import Changed, Conflict, Done, NotFound, TooEarly
@@ -20,6 +21,7 @@ __all__ = [
     "audit_json",
     "changed_json",
     "listed_json",
+    "never_stored",
     "page_json",
     "parse_record_id",
     "record_id_text",

@@ -41,6 +41,12 @@ def check_answer(status: int, headers: Headers, body: bytes) -> None:
         raise Wrong("headers", f"at most {HEADERS_MAX} bytes")
 
 
+def never_stored(headers: Headers) -> list[str]:
+    """The names of those fields that an answer is kept without."""
+    kept = to_store(to_client(headers))
+    return [name.decode("latin-1") for name, value in headers if (name, value) not in kept]
+
+
 async def answer(status: int, headers: Headers, body: bytes) -> StoredResponse:
     """A checked answer as its record keeps it: without the fields that are never stored."""
     kept = to_store(to_client(headers))

@@ -51,7 +51,7 @@ class Outcome:
 
 
 FORGED = Outcome("bad_signature", "The signature is missing, or none of the secrets of this endpoint made it.", challenge=b"Signature")
-TOO_OLD = Outcome("out_of_tolerance", "The signature is right, but its time is not: it is too long ago, or one of the clocks is wrong.")
+TOO_OLD = Outcome("out_of_tolerance", "The signature is right, but its time is too far from now: it is old, or one of the clocks is wrong.")
 AWAY = Outcome("store_unavailable", "The event could not be taken now. Send it again.")
 NOT_POST = Outcome("malformed", "Events are sent by POST.", 405)
 NOT_WHOLE = Outcome("malformed")

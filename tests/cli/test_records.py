@@ -158,6 +158,20 @@ def test_a_dead_letter_is_resolved_as_completed(desk: Desk) -> None:
     assert "INC-7: asked the provider" in desk.run("records", "show", name).out
     again = desk.run("records", "resolve", name, "--completed", "--status", "200", *REASON, code=1)
     assert again.err.startswith("Refused: It is completed already")
+    by_key = desk.run("dead-letters", "resolve", "--key", "b", "--not-executed", *REASON, code=1)
+    assert by_key.err.splitlines()[1].split()[0] == "completed", "what it is now, for whoever was slower than a colleague"
+    assert by_key.err.endswith("Refused: no dead letter has this key (any more).\n")
+
+
+def test_what_is_never_stored_is_told(desk: Desk) -> None:
+    """A field that no retry will get is left out with a warning."""
+    (name,) = desk.make(("unknown", "b"))
+    fields = ["--header", "Set-Cookie: a=b", "--header", "X-Kept: yes"]
+    done = desk.run("records", "resolve", name, "--completed", "--status", "201", *fields, *REASON)
+    assert done.err == "warning: Set-Cookie is never stored with an answer: it is left out\nOK\n"
+    response = desk.find("b")
+    assert response is not None
+    assert response.headers == ((b"X-Kept", b"yes"),)
 
 
 def test_not_executed_waits_for_the_upstream(desk: Desk) -> None:
@@ -218,7 +232,8 @@ USAGE = [
     (["records", "delete", "rec_x"], "Missing option '--reason'"),
     (["records", "delete", "rec_x", "--reason", " "], "--reason: say it"),
     (["records", "delete", "rec_x", "--reason", "r", "--actor", "a\nb"], "--actor: control characters"),
-    (["records", "resolve", "rec_x", "--reason", "r"], "--completed or --not-executed"),
+    (["records", "resolve", "rec_x", "--reason", "r"], "--completed, or --not-executed"),
+    (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--not-executed"], "--completed, or --not-executed"),
     (["records", "resolve", "rec_x", "--reason", "r", "--completed"], "--completed needs the --status"),
     (["records", "resolve", "rec_x", "--reason", "r", "--not-executed", "--status", "200"], "has no answer"),
     (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--status", "200", "--header", "x"], "'Name: value'"),

@@ -266,7 +266,7 @@ async def test_the_audit_is_read_in_order(harness: PostgresHarness) -> None:
 
 
 async def test_a_dead_letter_is_requeued_from_the_beginning(harness: PostgresHarness, look: Connection) -> None:
-    """It is due now, its looks and their age begin anew. Since when it is unknown, and from when on *not executed* may count, stay. And that is
+    """It is due now, its looks and their age begin anew. Since when it is unknown stays, and from when on *not executed* may count. That is
     remembered twice.
     """
     record = key("k")

@@ -121,8 +121,8 @@ def _applies(rule: Rule, status: int | None, document: Json) -> bool:
 
 
 def _meets(condition: Condition, document: Json) -> bool:
-    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON in which the object or the
-    list is missing that the pointer looks into.
+    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON without the object or
+    list that the pointer looks into.
     """
     if document is NOTHING:
         return False
