@@ -49,8 +49,10 @@ def conflict_answer(dialect: Dialect, status: int, body: bytes | None) -> tuple[
     where a `{stored:…}` is not found in the stored body: an answer that fails to name what exists would leave a client with nothing.
     `body` is None if it is not in memory.
     """
+    if dialect.replay is not Replay.CONFLICT:
+        return None
     template = dialect.answers.get(Situation.REPLAYED)
-    if dialect.replay is not Replay.CONFLICT or template is None or not 200 <= status <= 299:
+    if template is None or not 200 <= status <= 299:
         return None
     pointers = [name for name in placeholders(template) if name.startswith(STORED)]
     values = _stored(pointers, body) if pointers else {}

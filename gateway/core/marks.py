@@ -17,7 +17,7 @@ MARKS = frozenset({STATUS.lower(), EXPIRES.lower(), DUPLICATE.lower()})
 """Lower-case names of the fields that only the gateway may send on a route that asks for them; an upstream's own copies are removed."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+_LAST_SECOND = int((datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH).total_seconds())
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -75,9 +75,10 @@ def expires(at_us: int) -> bytes:
 
     Rounded down, so that a client never counts on a record that is gone. Instants beyond the years 1970 to 9999 become the nearest one.
     """
-    seconds = min(max(at_us // 1_000_000, 0), int((_LAST - _EPOCH).total_seconds()))
+    seconds = min(max(at_us // 1_000_000, 0), _LAST_SECOND)
     at = _EPOCH + timedelta(seconds=seconds)
-    return f"{_DAYS[at.weekday()]}, {at.day:02} {_MONTHS[at.month - 1]} {at.year:04} {at:%H:%M:%S} GMT".encode()
+    day = f"{_DAYS[at.weekday()]}, {at.day:02} {_MONTHS[at.month - 1]} {at.year:04}"
+    return f"{day} {at.hour:02}:{at.minute:02}:{at.second:02} GMT".encode()
 
 
 def exposed(policy: Policy) -> tuple[bytes, ...]:

@@ -27,7 +27,8 @@ class Parts:
 
 
 def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
-    """The request with the key as `forward_key` and `forward_key_in` say. `derived` is the text of `gateway.core.scope.derived_key`.
+    """The request with the key as `forward_key` and `forward_key_in` say. `derived` is the text of `gateway.core.scope.derived_key`,
+    asked for under `forward_key: derived` alone.
 
     A key that moves to another place, or is kept back, leaves the field or the query that it came in. It never leaves a body, which is
     changed for nothing but an upstream that wants its key there. None if the body cannot take the key: to be refused, before the

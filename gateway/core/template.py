@@ -71,8 +71,20 @@ _Pieces: TypeAlias = tuple[str | _Slot, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class _Field:
+    """A header field. `whole` is its value if that holds no placeholder."""
+
+    name: bytes
+    pieces: _Pieces
+    whole: bytes | None
+
+
+_Fields: TypeAlias = tuple[_Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Compiled:
-    headers: tuple[tuple[bytes, _Pieces], ...]
+    headers: _Fields
     body: _Pieces
 
 
@@ -94,7 +106,7 @@ def render(template: Template, values: Mapping[str, str], status: int | None = N
 
 def render_headers(headers: tuple[tuple[str, str], ...], values: Mapping[str, str]) -> Headers:
     """Header fields alone. A field is left out if a placeholder in it has no value."""
-    return _filled(_compile(Template(200, headers)).headers, values)
+    return _filled(_compile_headers(headers), values)
 
 
 def check(template: Template) -> None:
@@ -105,7 +117,7 @@ def check(template: Template) -> None:
 def placeholders(template: Template) -> frozenset[str]:
     """The names of all placeholders in a template."""
     compiled = _compile(template)
-    pieces = [piece for _, value in compiled.headers for piece in value] + list(compiled.body)
+    pieces = [piece for field in compiled.headers for piece in field.pieces] + list(compiled.body)
     return frozenset(piece.name for piece in pieces if isinstance(piece, _Slot))
 
 
@@ -129,8 +141,19 @@ def _subtype_words(media_type: str) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
+def _compile_headers(headers: tuple[tuple[str, str], ...]) -> _Fields:
+    return tuple([_compile_field(name, value) for name, value in headers])
+
+
+def _compile_field(name: str, value: str) -> _Field:
+    pieces = tuple(_split(value, _Place.HEADER, _Place.HEADER_STRING))
+    fixed = [piece for piece in pieces if isinstance(piece, str)]
+    return _Field(name.encode("ascii"), pieces, _value("".join(fixed)) if len(fixed) == len(pieces) else None)
+
+
+@lru_cache(maxsize=1024)
 def _compile(template: Template) -> _Compiled:
-    headers = tuple([(name.encode("ascii"), tuple(_split(value, _Place.HEADER, _Place.HEADER_STRING))) for name, value in template.headers])
+    headers = _compile_headers(template.headers)
     media_type = content_type(template)
     if is_json(media_type):
         body = _split(template.body, _Place.JSON_VALUE, _Place.JSON_STRING)
@@ -156,10 +179,12 @@ def _split(text: str, outside: _Place, inside: _Place) -> Iterator[str | _Slot]:
 def _slots(text: str, place: _Place) -> Iterator[str | _Slot]:
     end = 0
     for found in _PLACEHOLDER.finditer(text):
-        yield text[end : found.start()]
+        if end < found.start():
+            yield text[end : found.start()]
         yield _slot(found[1], place)
         end = found.end()
-    yield text[end:]
+    if end < len(text):
+        yield text[end:]
 
 
 def _slot(name: str, place: _Place) -> _Slot:
@@ -176,19 +201,22 @@ def _slot(name: str, place: _Place) -> _Slot:
     return _Slot(name, place)
 
 
-def _filled(headers: tuple[tuple[bytes, _Pieces], ...], values: Mapping[str, str]) -> Headers:
-    return tuple(
-        [
-            (name, "".join(_fill(pieces, values)).strip().encode("ascii", "replace"))
-            for name, pieces in headers
-            if all(isinstance(piece, str) or values.get(piece.name) for piece in pieces)
-        ]
-    )
+def _filled(headers: _Fields, values: Mapping[str, str]) -> Headers:
+    filled: list[tuple[bytes, bytes]] = []
+    for field in headers:
+        if field.whole is not None:
+            filled.append((field.name, field.whole))
+        elif all(isinstance(piece, str) or values.get(piece.name) for piece in field.pieces):
+            filled.append((field.name, _value("".join(_fill(field.pieces, values)))))
+    return tuple(filled)
 
 
-def _fill(pieces: _Pieces, values: Mapping[str, str]) -> Iterator[str]:
-    for piece in pieces:
-        yield piece if isinstance(piece, str) else _ESCAPES[piece.place](values.get(piece.name, "")[:MAX_VALUE])
+def _value(text: str) -> bytes:
+    return text.strip().encode("ascii", "replace")
+
+
+def _fill(pieces: _Pieces, values: Mapping[str, str]) -> list[str]:
+    return [piece if isinstance(piece, str) else _ESCAPES[piece.place](values.get(piece.name, "")[:MAX_VALUE]) for piece in pieces]
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -183,7 +183,7 @@ def forwarded(call: Call, route: Route, policy: Policy, key: RecordKey, body: by
     """The request as the upstream shall see it, with the key as the route says. None if its body cannot take it."""
     kept = call.routing.kept[route.id]
     headers = to_upstream(call.fields.lines, call.hop(), kept, hops=hops_left(call.request.method, call.fields))
-    derived = derived_key(call.routing.secret, key.scope_id, key.key).decode()
+    derived = derived_key(call.routing.secret, key.scope_id, key.key).decode() if policy.forward_key is ForwardKey.DERIVED else ""
     return carry(Parts(headers, call.target, body if _changes_body(policy) else None), policy, key.key, derived)
 
 
