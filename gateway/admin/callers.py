@@ -24,8 +24,8 @@ def refused(request: web.Request) -> web.Response | None:
     """
     if not _over_unix(request) and not _names_loopback(request.headers.getall("Host", [])):
         return problem(421, "Without a token this API is for this machine alone: use localhost or 127.0.0.1, or set admin.token.")
-    if request.method not in _READS and _foreign(request):
-        return problem(403, "A page of another origin changes nothing here. Send this without Origin, or set admin.token.")
+    if _cross_site(request) or (request.method not in _READS and _foreign(request)):
+        return problem(403, "Pages of other origins have no business here. Send this without Origin, or set admin.token.")
     return None
 
 
@@ -42,7 +42,12 @@ def _foreign(request: web.Request) -> bool:
     """Programs send no Origin; a browser always does with a POST or DELETE."""
     own = _origin(f"{request.scheme}://{request.headers.get('Host', '')}")
     origins = request.headers.getall("Origin", [])
-    return request.headers.get("Sec-Fetch-Site") == "cross-site" or any(_origin(origin) != own for origin in origins)
+    return any(_origin(origin) != own for origin in origins)
+
+
+def _cross_site(request: web.Request) -> bool:
+    """What a browser says of every request that another site's page makes or links to. A read may write a line of the audit."""
+    return request.headers.get("Sec-Fetch-Site") == "cross-site"
 
 
 def _origin(text: str) -> str:
