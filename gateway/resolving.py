@@ -167,14 +167,14 @@ class Reconciliation(Protocol):
         ...
 
     async def look_again(
-        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool = False
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool | None = None
     ) -> Transition:
         """The record stays `unknown`; the next look is due in `seconds`.
 
         `agreed`: True, this one said *not executed* and counts (count + 1, `agreed_at` is when it began); None, the count and `agreed_at`
         stay as they are (it agreed, but too soon after the last one that counts, or asked nobody); False, the count starts anew at 0.
-        `ended`: what the look did that the fence is from, one that acts, has ended: if it was `over`, `doubtful_until` is back at when it
-        began.
+        `ended`, of a look that acts: True, what it did has ended: if it was `over`, `doubtful_until` is back at when it began; False, it
+        may be under way: the next look is not before `doubtful_until`, from when on it may count.
         """
         ...
 
@@ -194,7 +194,7 @@ class Reconciliation(Protocol):
 
     async def attach(self, fence: Fence, evidence: Evidence, event: Event | None) -> Transition:
         """Keep evidence with a record that is `in_progress`: when it becomes unknown it is due at once and no dead letter. A record that
-        completes drops it; `Store.release` does not believe otherwise. The newest wins.
+        completes drops it; `Store.release` does not believe otherwise. The newest wins, unless it knows no body and the one before does.
         """
         ...
 

@@ -252,6 +252,15 @@ def settle(outcome: Outcome, policy: Policy, *, reexecution: bool = False) -> Se
     return Doubt(settlement.reason) if reexecution and isinstance(settlement, Release) else settlement
 
 
+def proves_execution(outcome: Outcome, policy: Policy) -> bool:
+    """Whether the outcome says that the attempt executed, also where others (a probe, a later attempt) may have been at the upstream before
+    it. A refusal says so only where the route trusts the upstream's own word: it may be of what those did.
+    """
+    if not isinstance(outcome, Responded) or not isinstance(settle(outcome, policy, reexecution=True), Complete):
+        return False
+    return outcome.status < 400 or outcome.hinted is HintedOutcome.COMPLETED
+
+
 def _settle(outcome: Outcome, policy: Policy) -> Settlement:
     """What a first attempt's outcome means.
 

@@ -49,7 +49,7 @@ from gateway.ports import (
     UpstreamRequest,
     UpstreamResponse,
 )
-from gateway.resolving import Detail, Entry, Fence, Reconciliation
+from gateway.resolving import Detail, Entry, Evidence, Fence, Reconciliation
 
 SETTLE_BACKOFF = 0.05
 OBSERVED_PATIENCE = 0.2
@@ -296,8 +296,9 @@ class Attempt:
         try:
             transition = await self._record(settlement, outcome)
             if transition is Transition.STALE and isinstance(outcome, _Response):
-                patience.cancel()  # somebody else has settled it: what the record holds is the answer now, not ours
-                patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
+                if not self._relaying:  # somebody else has settled it: what the record holds is the answer now, not ours
+                    patience.cancel()
+                    patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
                 if await self._insist(outcome):
                     transition = Transition.DONE
         finally:
@@ -346,19 +347,20 @@ class Attempt:
         async with tools.large if outcome.length > LARGE else contextlib.nullcontext():
             tools.memory.take(outcome.length)
             try:
-                large = await keep(tools, outcome.stored(await self._whole(body)))
+                large = await keep(tools, outcome.stored(await self._whole(body, outcome.length)))
                 return await self._until_settled(lambda: write(large, retention))
             finally:
                 tools.memory.give(outcome.length)
 
-    async def _whole(self, body: Spool) -> bytes | None:
-        """A spooled body in one piece. None if the disk has lost it: then the record completes without it."""
+    async def _whole(self, body: Spool, length: int) -> bytes | None:
+        """A spooled body in one piece. None if some of it is lost: then the record completes without it."""
         try:
             whole = await body.load()
         except OSError as error:
             self._tools.observer.background_failed("attempt", error)
             return None
-        return whole if body.ended else whole + self._held_back
+        whole = whole if body.ended else whole + self._held_back
+        return whole if len(whole) == length else None
 
     async def _until_settled(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
         """Repeating is harmless: the owner token tells our own write."""
@@ -378,26 +380,25 @@ class Attempt:
 
     async def _insist(self, outcome: _Response) -> bool:
         """Complete the record although its owner token is another's: a probe that acts took it, or a verdict freed the key, and yet the
-        upstream did execute. Whether the record holds our answer now.
-
-        Only what proves execution counts, as for a re-execution: a probe may have been first at the upstream, and our own 409 says so.
+        upstream did execute. Whether the record holds our answer now. With a later attempt that is under way it is kept as evidence, so
+        that at least nobody executes after that one.
         """
         request, lease, reconciliation = self._request, self._lease, self._tools.reconciliation
         if reconciliation is None or request.policy.mode is Mode.OBSERVE:
             return False
-        if not isinstance(core.settle(_as_core(outcome), request.policy, reexecution=True), Complete):
+        if not core.proves_execution(_as_core(outcome), request.policy):
             return False
         for _ in range(ROUNDS):
             found = await self._until_answered(lambda: self._tools.store.find(lease.key))
             if found is None or found.record_id != lease.record_id:
                 return False
-            kept = found.response
-            if (
-                found.status is Status.COMPLETED
-                and kept is not None
-                and (kept.status, kept.body_digest) == (outcome.status, outcome.digest)
-            ):
+            if self._is_kept(found, outcome):
+                await self._tell_conflict(found)
                 return True
+            if found.status is Status.IN_PROGRESS and found.lease_live:
+                if await self._complete(outcome, partial(self._attach, reconciliation, found)) is Transition.DONE:
+                    return False
+                continue
             if not may_complete(found):
                 return False
             if await self._complete(outcome, partial(self._conclude, reconciliation, found)) is Transition.DONE:
@@ -405,16 +406,29 @@ class Attempt:
                 return True
         return False
 
+    def _is_kept(self, found: Record, outcome: _Response) -> bool:
+        """Whether the record holds our answer: our statement's reply was lost, or somebody has found the same."""
+        kept = found.response
+        if found.status is not Status.COMPLETED or kept is None:
+            return False
+        return (kept.status, kept.body_digest) == (outcome.status, outcome.digest)
+
     async def _conclude(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, retention: Retention) -> Settled:
         entry = Entry("attempt", "executed", self._told())
         return Settled(await reconciliation.conclude_executed(Fence(found.key, found.record_id, found.version), stored, retention, entry))
+
+    async def _attach(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, retention: Retention) -> Settled:
+        del retention  # the record's own end decides
+        kept = stored if stored.body is None or len(stored.body) <= LARGE else stored.without_body()
+        evidence = Evidence(kept, Entry("attempt", "executed", self._told()))
+        return Settled(await reconciliation.attach(Fence(found.key, found.record_id, found.version), evidence, None))
 
     async def _answer_stale(self, outcome: _Response | _Failure, settlement: Settlement) -> None:
         """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
 
         Stored in this very record, that is: under its key another operation may have begun a new life since.
         """
-        if self._relaying and self._spool is not None:
+        if self._relaying and self._spool is not None and not self._spool.ended:
             self._spool.cut()
         try:
             found = await self._tools.store.find(self._lease.key)
@@ -424,7 +438,7 @@ class Attempt:
             found = None
         if not self.reply.done():
             await self._answer_found(found, outcome)
-        if found is not None and isinstance(settlement, Complete):
+        if found is not None and core.proves_execution(_as_core(outcome), self._request.policy):
             await self._tell_conflict(found)
 
     async def _answer_found(self, found: Record | None, outcome: _Response | _Failure) -> None:
@@ -475,10 +489,12 @@ class Attempt:
         spool = self._spool
         if not self._relaying or spool is None:
             self._answer(answer, settlement, COMMIT_UNCONFIRMED if settlement is None else None)
-        elif not isinstance(answer, Passed):
-            spool.cut()
-        elif not spool.ended:
+        elif spool.ended:
+            return
+        elif isinstance(answer, Passed):
             spool.end(self._held_back)
+        else:
+            spool.cut()
 
     def _answer(self, answer: Answer, settlement: Settlement | None, unsettled: str | None = None) -> None:
         if self.reply.done():

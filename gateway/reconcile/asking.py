@@ -36,8 +36,8 @@ _BODIES = frozenset({b"POST", b"PUT", b"PATCH"})
 class Finding:
     """What one look found out. `answer` is there exactly for EXECUTED, kept for `retention` seconds if the upstream said so.
 
-    `answered`: whether the upstream gave a whole answer; None: it was not asked. `hopeless`: no later look can find more, since what it
-    needs was never kept.
+    `answered`: whether the upstream gave a whole answer; None: it was not asked. `ended`: nothing that this look did is under way any more:
+    it was not sent, or the upstream itself has answered it. `hopeless`: no later look can find more, since what it needs was never kept.
     """
 
     source: str
@@ -46,6 +46,7 @@ class Finding:
     answer: StoredResponse | None = None
     retention: float | None = None
     answered: bool | None = None
+    ended: bool = False
     hopeless: bool = False
 
 
@@ -107,14 +108,15 @@ async def _ask_by_template(doubt: Doubtful, policy: Policy, probe: Lookup | Canc
     try:
         whole = await _exchange(way, _to_send(made, way.host), LARGEST_ANSWER)
     except _Failed as failure:
-        return Finding(source, Verdict.NOT_YET_KNOWN, {**line, **failure.detail}, answered=False)
-    detail = {**line, **whole.told()}
+        return Finding(source, Verdict.NOT_YET_KNOWN, {**line, **failure.detail}, answered=False, ended=failure.unsent)
+    detail, ended = {**line, **whole.told()}, whole.response.status not in policy.doubt_on
     if whole.body is None:
-        return Finding(source, Verdict.NOT_YET_KNOWN, {**detail, "why": f"an answer of more than {LARGEST_ANSWER} bytes"}, answered=True)
+        why = f"an answer of more than {LARGEST_ANSWER} bytes"
+        return Finding(source, Verdict.NOT_YET_KNOWN, {**detail, "why": why}, answered=True, ended=ended)
     judged = judge(Found(whole.response.status, whole.response.headers, whole.body), probe.rules, names)
     detail |= {"why": judged.why} if judged.why else {}
     answer = None if judged.answer is None else built(judged.answer)
-    return Finding(source, judged.verdict, detail, answer, answered=True)
+    return Finding(source, judged.verdict, detail, answer, answered=True, ended=ended)
 
 
 def _to_send(made: Made, host: bytes) -> UpstreamRequest:
@@ -194,8 +196,9 @@ class _Whole:
 class _Failed(Exception):
     """There is no whole answer."""
 
-    def __init__(self, error: str, status: int | None = None) -> None:
+    def __init__(self, error: str, status: int | None = None, *, unsent: bool = False) -> None:
         super().__init__(error)
+        self.unsent = unsent
         self.detail: Detail = {"error": error} if status is None else {"error": error, "status": status}
 
 
@@ -209,13 +212,13 @@ async def _exchange(way: Way, request: UpstreamRequest, limit: int, *, to_the_en
             finally:
                 response.close()
     except NotSent as failure:
-        raise _Failed(failure.reason.value) from None
+        raise _Failed(failure.reason.value, unsent=True) from None
     except InDoubt as failure:
         raise _Failed(failure.reason.value, failure.status) from None
     except TimeoutError:
         raise _Failed("timeout") from None
     except ValueError:  # a part that would break the request's framing: nothing was written
-        raise _Failed("the request cannot be framed") from None
+        raise _Failed("the request cannot be framed", unsent=True) from None
 
 
 async def _read(response: UpstreamResponse, limit: int, *, to_the_end: bool) -> _Whole:

@@ -21,7 +21,7 @@ from gateway.core.reconcile.steps import Again, Bury, Conclude, Free, NextStep, 
 from gateway.ports import Clock, Observer, Randomness, Retention, StoreUnavailable, Transition
 from gateway.reconcile.answers import packed
 from gateway.reconcile.asking import Finding, Way, ask
-from gateway.resolving import VERDICT_REASONS, Doubtful, Entry, Fence, Reconciliation, Sealer
+from gateway.resolving import VERDICT_REASONS, Doubtful, Entry, Evidence, Fence, Reconciliation, Sealer
 
 BACKOFF = 0.1
 BACKOFF_MAX = 2.0
@@ -102,7 +102,7 @@ class Look:
                 done = await self._once(lambda: reconciliation.conclude_not_executed(fence, reason, retention, entry, looked=True))
                 self._count(RESOLVED if done else None)
             case Again(seconds, agreed):
-                ended = isinstance(self._policy.reconcile.probe, Cancel) and finding.answered is True
+                ended = finding.ended if isinstance(self._policy.reconcile.probe, Cancel) else None
                 done = await self._once(lambda: reconciliation.look_again(fence, seconds, agreed=agreed, entry=entry, ended=ended))
                 self._count(FAILED if done and finding.verdict is Verdict.NOT_YET_KNOWN and self._way is not None else None)
             case Bury(why):
@@ -140,11 +140,18 @@ class Look:
             if found is None or found.record_id != fence.record_id:
                 return False
             if self._lost_reply and found.status is Status.COMPLETED and found.version == fence.version + 1:
+                await self._tell_conflict(found, entry)
                 return True
+            if found.status is Status.IN_PROGRESS and found.lease_live:  # kept with it, so that at least nobody executes after that one
+                evidence = Evidence(answer, entry)
+                if not await self._once(partial(self._tools.reconciliation.attach, _fence(found), evidence, None)):
+                    continue
             if not may_complete(found):
                 await self._tell_conflict(found, entry)
                 return False
-            fence = Fence(found.key, found.record_id, found.version)
+            fence = _fence(found)
+        if found is not None:
+            await self._tell_conflict(found, entry)
         return False
 
     async def _read(self) -> Record | None:
@@ -186,3 +193,7 @@ class Look:
                 return None
             await clock.sleep(pause)
             backoff = min(BACKOFF_MAX, backoff * 2)
+
+
+def _fence(found: Record) -> Fence:
+    return Fence(found.key, found.record_id, found.version)

@@ -12,6 +12,7 @@ becomes a dead letter, so that a person learns of it.
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -102,7 +103,9 @@ class Reconciler:
         if since is None or now < since + GRACE or self._closing:
             return False
         if now >= self._orphans_at:
-            await self._find_orphans(now)
+            self._orphans_at = now + ORPHANS_EVERY  # whatever becomes of it: it holds up nobody's looks
+            with contextlib.suppress(StoreUnavailable):
+                await self._find_orphans(now)
         wanted = self._wanted(now)
         if not wanted:
             return bool(self._looks)
@@ -134,12 +137,13 @@ class Reconciler:
 
     async def _find_orphans(self, now: float) -> None:
         """Dead-letter what nobody looks after. A full batch is followed by the next one soon."""
-        ours = [route.id for route in self._routes()]
+        ours = [route.id for route in self._routes() if route.policy is not None]
         why = Entry("manual", DEAD_LETTERED, {"after": "no_route", "why": "no gateway has its route any more"})
         found = await self._tools.reconciliation.abandon(ours, ORPHANED, ORPHANS_AT_ONCE, why)
         for route_id in found:
             self._tools.observer.reconciled(route_id, DEAD_LETTERED)
-        self._orphans_at = now + (IDLE if len(found) == ORPHANS_AT_ONCE else ORPHANS_EVERY)
+        if len(found) == ORPHANS_AT_ONCE:
+            self._orphans_at = now + IDLE
 
     # ---- taking
 

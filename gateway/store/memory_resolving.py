@@ -115,7 +115,7 @@ class MemoryReconciliation:
         return self._done(fence, replace(row.ended(Status.FAILED_RETRYABLE, now, retention), last_error_code=reason), entry, event, audit)
 
     async def look_again(
-        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool = False
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool | None = None
     ) -> Transition:
         row, now = self._fenced(fence, event), self._now()
         if row is None or row.status is not Status.UNKNOWN:
@@ -126,7 +126,8 @@ class MemoryReconciliation:
         until = row.doubtful_until
         if ended and row.looked_over and until is not None and row.looked_at is not None:
             until = min(until, row.looked_at)
-        again = replace(row, version=row.version + 1, reconcile_after=now + seconds, agreed=count, agreed_at=last, doubtful_until=until)
+        due = now + seconds if ended is not False or until is None else max(now + seconds, until)
+        again = replace(row, version=row.version + 1, reconcile_after=due, agreed=count, agreed_at=last, doubtful_until=until)
         return self._done(fence, again, entry, event)
 
     async def dead_letter(self, fence: Fence, entry: Entry) -> Transition:
@@ -144,7 +145,8 @@ class MemoryReconciliation:
         row = self._fenced(fence, event)
         if row is None or row.status is not Status.IN_PROGRESS:
             return self._refused(fence)
-        return self._done(fence, replace(row, version=row.version + 1, evidence=evidence), evidence.entry, event)
+        kept = row.evidence if row.evidence is not None and evidence.response.body is None else evidence
+        return self._done(fence, replace(row, version=row.version + 1, evidence=kept), evidence.entry, event)
 
     async def abandon(self, route_ids: Sequence[str], overdue: float, limit: int, entry: Entry) -> Sequence[str]:
         routes = {row.route_id for row in self._rows.values()} - set(route_ids)

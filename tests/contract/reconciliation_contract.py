@@ -155,6 +155,19 @@ class ReconciliationContract:
         assert (second.over, second.agreed) == (True, 1)
         assert await free(harness, second.fence, looked=True) is Transition.DONE
 
+    async def test_while_what_a_look_did_may_be_under_way_nobody_looks(self, harness: Harness) -> None:
+        """It would count for nothing, and put off the one that does."""
+        await in_doubt(harness)
+        look = await taken(harness, owners=[secrets.token_bytes(16)])
+        again = harness.reconciliation.look_again(look.fence, 1.0, agreed=False, entry=LOOKED, ended=False)
+        assert await again is Transition.DONE
+        await harness.advance(HOLD + MAX_EXECUTION - 5)
+        assert await none_due(harness)
+        await harness.advance(6)
+        second = await taken(harness, owners=[secrets.token_bytes(16)])
+        assert second.over
+        assert await free(harness, second.fence, looked=True) is Transition.DONE
+
     async def test_after_a_look_that_acts_and_is_not_answered_the_upstream_needs_its_time_again(self, harness: Harness) -> None:
         """*Not executed* counts only once what that look itself may have begun has surely finished."""
         lease = await in_doubt(harness)

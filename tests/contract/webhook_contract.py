@@ -201,6 +201,16 @@ class WebhookContract:
         assert (await taken(harness)).evidence == other
         assert await harness.history(lease.key) == [TOLD, TOLD]
 
+    async def test_evidence_without_a_body_replaces_none_that_has_one(self, harness: Harness) -> None:
+        """Both say that it executed, and one of them with what answer."""
+        lease = await proved(harness)
+        bare = Evidence(FOUND_ANSWER.without_body(), TOLD)
+        assert await harness.reconciliation.attach(await fence(harness, lease.key), bare, None) is Transition.DONE
+        await harness.store.doubt(lease, "upstream_timeout")
+        look = await taken(harness)
+        assert look.evidence is not None
+        assert look.evidence.response.body == FOUND_ANSWER.body
+
     async def test_evidence_is_kept_with_what_runs_and_nothing_else(self, harness: Harness) -> None:
         """Too late, it is refused: the record is judged by what it is now."""
         doubtful, done, told = await in_doubt(harness, telling(), due=False), await completed(harness), event()

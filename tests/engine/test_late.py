@@ -1,24 +1,29 @@
 """An answer that comes when the record has another owner: proof that the operation ran is not thrown away while it could run again."""
 
 import asyncio
+import hashlib
 from dataclasses import replace
 
-from gateway.core.model import Status
+import pytest
+
+from gateway.core.model import Lease, Status, StoredResponse
+from gateway.core.policy import Hint, HintedOutcome, Policy
 from gateway.core.reconcile.policy import Cancel, Reconcile, RequestTemplate
 from gateway.engine.answers import Reply
 from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.resolving import Doubtful, Entry, Fence
-from tests.engine.stage import KEY, POLICY, Stage, scene, told
+from tests.engine.stage import KEY, POLICY, Stage, relayed, scene, told
+from tests.engine.store import Stalls
 from tests.engine.upstream import Part
 
 OWNER = b"o" * 16
 ACTS = replace(POLICY, reconcile=Reconcile(Cancel(RequestTemplate("POST", "/cancel"), ())))
 
 
-async def cut_off(stage: Stage, part: Part) -> "tuple[asyncio.Task[Reply], Doubtful]":
+async def cut_off(stage: Stage, part: Part, policy: Policy = ACTS) -> "tuple[asyncio.Task[Reply], Doubtful]":
     """This process loses the store while the upstream answers, and another one sweeps the record and takes it for a look that acts."""
     stage.upstream.plays(part)
-    asked = stage.begin(ACTS)
+    asked = stage.begin(policy)
     await stage.clock.sleep(0.5)
     stage.store.away = True
     await stage.clock.sleep(POLICY.lease + POLICY.max_execution + 5)
@@ -78,13 +83,28 @@ async def test_a_later_attempt_in_doubt_is_told_of(stage: Stage) -> None:
     assert history(stage) == [("cancel", "not_executed"), ("attempt", "executed"), ("attempt", "conflict")]
 
 
-@scene
-async def test_a_409_proves_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("status", [409, 410, 422, 500])
+def test_a_refusal_proves_nothing(status: int) -> None:
     """The probe may have been first at the upstream: its own refusal of the attempt is no answer of the operation."""
-    await cut_off(stage, Part(pauses=(1.0,), status=409))
+
+    @scene
+    async def play(stage: Stage) -> None:
+        await cut_off(stage, Part(pauses=(1.0,), status=status))
+        await back(stage)
+        assert (await stage.record()).status is Status.UNKNOWN
+        assert (stage.observer.stale, stage.observer.conflicts, history(stage)) == (["complete"], [], [])
+
+    play()
+
+
+@scene
+async def test_the_upstreams_own_word_proves_execution(stage: Stage) -> None:
+    """Where the route trusts it, a failure that it calls completed is the operation's answer."""
+    said = replace(ACTS, hints=(Hint("X-Outcome", "done", outcome=HintedOutcome.COMPLETED),))
+    asked, _ = await cut_off(stage, Part(pauses=(1.0,), status=402, headers=((b"X-Outcome", b"done"),)), said)
+    assert told(await asked)[1] == 402
     await back(stage)
-    assert (await stage.record()).status is Status.UNKNOWN
-    assert stage.observer.stale == ["complete"]
+    assert (await stage.record()).status is Status.COMPLETED
 
 
 @scene
@@ -126,3 +146,50 @@ async def test_it_looks_again_when_the_record_moves(stage: Stage) -> None:
     await back(stage)
     assert (await stage.record()).status is Status.COMPLETED
     assert history(stage) == [("cancel", "not_yet_known"), ("attempt", "executed")]
+
+
+async def freed(stage: Stage, look: Doubtful) -> Lease:
+    """A wrong verdict, and the next attempt under way."""
+    entry = Entry("cancel", "not_executed")
+    await stage.memory.reconciliation.conclude_not_executed(look.fence, "verdict", Retention(600.0), entry, looked=True)
+    claimed = await stage.memory.claim(await stage.record(), stage.intent())
+    assert claimed is not None
+    return claimed
+
+
+@scene
+async def test_beside_a_later_attempt_it_is_evidence(stage: Stage) -> None:
+    """That one may end by itself; if it says that it did not execute, the key is free for nobody all the same."""
+    _, look = await cut_off(stage, Part(pauses=(1.0,)))
+    claimed = await freed(stage, look)
+    await back(stage)
+    assert stage.observer.conflicts == ["request-1"]
+    assert (await stage.memory.release(claimed, "connection_refused", Retention(600.0))).transition is Transition.STALE
+    (again,) = await stage.memory.reconciliation.take_due("charge", 1, 30.0)
+    assert again.evidence is not None
+    assert again.evidence.response.status == 201
+    assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_two_equal_answers_are_two_executions(stage: Stage) -> None:
+    """That both said the same does not make them one."""
+    _, look = await cut_off(stage, Part(pauses=(1.0,), pieces=(b"ok",)))
+    claimed = await freed(stage, look)
+    same = StoredResponse(201, b"Created", (), b"ok", 2, hashlib.sha256(b"ok").digest())
+    assert (await stage.memory.complete(claimed, same, Retention(600.0))).transition is Transition.DONE
+    await back(stage)
+    assert stage.observer.conflicts == ["request-1"]
+
+
+@scene
+async def test_a_stream_is_kept_whole(stage: Stage) -> None:
+    """Its end leaves when patience is over; what is stored for retries is all of it, however long the record took to be read."""
+    pieces = tuple(b"%d" % number * 1000 for number in range(5))
+    asked, _ = await cut_off(stage, Part(pieces=pieces, pauses=(1.0,)), replace(ACTS, stream=True))
+    got = [piece async for piece in relayed(await asked)]
+    assert b"".join(got) == b"".join(pieces)
+    stage.store.script("find", Stalls(3.0))
+    await back(stage)
+    assert (await stage.record()).status is Status.COMPLETED
+    assert await stage.whole(await stage.ask(ACTS)) == b"".join(pieces)

@@ -84,6 +84,7 @@ class Bank:
     deduplicates: bool = False
     busy: int = 0
     answers: bool = True
+    refuses: int | None = None
     status: str = "succeeded"
     gate: asyncio.Event | None = None
     looking: int = 0
@@ -99,6 +100,8 @@ class Bank:
         seen = exchange.seen
         if self.down:
             exchange.hang_up()
+        elif self.refuses is not None:
+            await exchange.answer(self.refuses, b'{"error": "refused"}')
         elif seen.method == b"GET":
             self.looking += 1
             self.most = max(self.most, self.looking)

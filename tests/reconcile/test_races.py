@@ -308,7 +308,9 @@ async def test_evidence_of_two_executions_is_told(house: House, deduplicates: bo
     assert (await house.record(lease.key)).owner == claimed.owner
     assert house.observer.conflicts == ([] if deduplicates else ["request-1"])
     told = [(what, detail.get("attempt")) for _, what, detail in await house.history(lease.key)]
-    assert told == [("not_executed", None)] + ([] if deduplicates else [("conflict", 1)])
+    assert told == [("not_executed", None), ("executed", None)] + ([] if deduplicates else [("conflict", 1)])
+    assert (await house.store.release(claimed, "connection_refused", KEPT)).transition is Transition.STALE, "nobody executes after that one"
+    assert (await house.look_until(reconciler, lease.key)).status is Status.COMPLETED
 
 
 async def test_a_record_that_is_gone_needs_no_verdict(house: House) -> None:

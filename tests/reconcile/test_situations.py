@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.model import Lease, Status
-from gateway.core.policy import ForwardKey, Hint, HintedOutcome, Limits, OnUnknown
+from gateway.core.policy import ForwardKey, Hint, HintedOutcome, Limits, OnUnknown, Route
 from gateway.core.reconcile.policy import AnswerPlan, Condition, Lookup, RequestTemplate, Rule, Verdict
 from gateway.core.reconcile.policy import Test as Is
-from gateway.ports import InDoubt, Transition, UpstreamRequest
+from gateway.embedded.launch import free_port
+from gateway.ports import InDoubt, StoreUnavailable, Transition, UpstreamRequest
 from gateway.reconcile.reconciler import GRACE, ORPHANED
 from gateway.resolving import Audit, Fence
 from tests.reconcile.house import ANSWER, CANCEL, KEPT, LOOKUP, MAX_EXECUTION, PACE, RESEND, ROUTE, House, route, until
@@ -178,12 +179,39 @@ async def test_a_cancel_without_an_answer_needs_its_time(house: House) -> None:
     reconciler = house.reconciler(route(CANCEL, replace(PACE, looks=1)))
     await house.round(reconciler)
     house.bank.down = False
+    await house.pass_time(MAX_EXECUTION)
+    await house.round(reconciler)
+    assert house.bank.cancelled == set(), "nothing that it says could count yet"
+    await house.pass_time(PACE.timeout + 30)
+    assert (await house.look_until(reconciler, lease.key, rounds=1)).status is Status.FAILED_RETRYABLE
+    assert house.bank.cancelled == {lease.key.key}
+
+
+async def test_a_cancel_that_a_proxy_answered_needs_its_time(house: House) -> None:
+    """A 504 is no word of the upstream's: what it stands before may be at it."""
+    lease = await house.due()
+    house.bank.refuses = 504
+    reconciler = house.reconciler(route(CANCEL, replace(PACE, looks=1)))
+    await house.round(reconciler)
+    house.bank.refuses = None
     await house.pass_time(20)
     await house.round(reconciler)
-    assert house.bank.cancelled == {lease.key.key}
     assert (await house.record(lease.key)).status is Status.UNKNOWN
     await house.pass_time(MAX_EXECUTION + PACE.timeout + 30)
-    assert (await house.look_until(reconciler, lease.key, rounds=2)).status is Status.FAILED_RETRYABLE
+    assert (await house.look_until(reconciler, lease.key, rounds=1)).status is Status.FAILED_RETRYABLE
+
+
+async def test_a_cancel_that_was_not_sent_costs_no_time(house: House) -> None:
+    """Nothing of it can be under way."""
+    lease = await house.due()
+    reconciler = house.reconciler(route(CANCEL, replace(PACE, looks=1)), upstreams={"bank": house.client(free_port())})
+    await house.round(reconciler)
+    ((_, _, detail),) = await house.history(lease.key)
+    assert detail["error"] == "connection_refused"
+    await house.pass_time(PACE.first + 1)
+    assert (await house.look_until(house.reconciler(route(CANCEL, replace(PACE, looks=1))), lease.key, rounds=1)).status is (
+        Status.FAILED_RETRYABLE
+    )
 
 
 async def test_cancels_that_are_answered_follow_each_other(house: House) -> None:
@@ -442,6 +470,32 @@ async def test_a_record_whose_route_is_gone_becomes_a_dead_letter(house: House) 
     ((_, what, detail),) = await house.history(lease.key)
     assert (what, detail["after"]) == ("dead_lettered", "no_route")
     assert house.observer.steps == ["dead_lettered"]
+
+
+async def test_a_record_whose_route_is_unguarded_now_becomes_a_dead_letter(house: House) -> None:
+    """The id alone looks after nothing."""
+    lease = await house.due()
+    reconciler = house.reconciler(Route(ROUTE, "/v1/charges", "bank", frozenset({"POST"}), None))
+    await house.pass_time(ORPHANED + 1)
+    await house.round(reconciler)
+    assert (await house.record(lease.key)).dead_lettered
+
+
+async def test_a_search_for_orphans_that_fails_holds_up_no_look(house: House) -> None:
+    """It is tried again an hour later."""
+    lease = await house.due()
+    house.bank.execute(lease.key.key)
+    reconciler = house.reconciler()
+    await house.pass_time(ORPHANED + 1)
+    found = house.store.reconciliation.abandon
+
+    async def fails(*arguments: object) -> list[str]:
+        raise StoreUnavailable("postgres", "timeout", may_have_landed=True)
+
+    house.store.reconciliation.abandon = fails  # type: ignore[method-assign,assignment]  # a statement that meets its deadline
+    await house.round(reconciler)
+    house.store.reconciliation.abandon = found  # type: ignore[method-assign]  # as above
+    assert (await house.record(lease.key)).status is Status.COMPLETED
 
 
 async def test_a_look_that_can_find_nothing_does_not_end_re_execution(house: House) -> None:

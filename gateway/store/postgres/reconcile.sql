@@ -214,13 +214,16 @@ END AS transition
 
 -- name: look_again
 -- $6: null leaves the count as it is. An event is a look that began now; others began when `take_due` said so. $15: what a look
--- that acts did has ended, so that what `take_due` made of `doubtful_until` is taken back.
+-- that acts did has ended, so that what `take_due` made of `doubtful_until` is taken back; false: it has not, and a look before that counts
+-- for nothing.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
-        reconcile_after = now() + make_interval(secs => $5::float8),
+        reconcile_after = greatest(
+            now() + make_interval(secs => $5::float8), CASE WHEN NOT $15::boolean THEN r.doubtful_until END
+        ),
         reconcile_agreed = CASE WHEN $6::boolean THEN r.reconcile_agreed + 1 WHEN NOT $6::boolean THEN 0 ELSE r.reconcile_agreed END,
         agreed_at = CASE
             WHEN $6::boolean AND $13::bytea IS NULL THEN coalesce(r.looked_at, now())
@@ -279,7 +282,10 @@ WITH held AS MATERIALIZED (
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
-        evidence = $5::text::jsonb || jsonb_build_object('of', encode(r.owner, 'hex'))
+        evidence = CASE
+            WHEN r.evidence ->> 'of' = encode(r.owner, 'hex') AND $5::text::jsonb ->> 'body' IS NULL THEN r.evidence
+            ELSE $5::text::jsonb || jsonb_build_object('of', encode(r.owner, 'hex'))
+        END
     FROM held h
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed

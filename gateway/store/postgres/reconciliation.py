@@ -88,7 +88,7 @@ class PostgresReconciliation:
         return await self._step(VERDICT, "conclude_not_executed", fence, reason, *retention_arguments(retention), looked, *written)
 
     async def look_again(
-        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool = False
+        self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool | None = None
     ) -> Transition:
         return await self._step(VERDICT, "look_again", fence, seconds, agreed, *entry_arguments(entry), *event_arguments(event), ended)
 
