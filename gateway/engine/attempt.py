@@ -18,7 +18,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
 from gateway.core.answers import for_client, kept_for
@@ -29,11 +29,11 @@ from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
-from gateway.core.reconcile.steps import may_complete, ran_twice
 from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.keeping import LARGE, keep, recall
+from gateway.engine.late import Late, Write
 from gateway.engine.request import GuardedRequest
-from gateway.engine.tools import Tools
+from gateway.engine.tools import Tools, until_answered
 from gateway.ports import (
     DoubtReason,
     InDoubt,
@@ -49,18 +49,13 @@ from gateway.ports import (
     UpstreamRequest,
     UpstreamResponse,
 )
-from gateway.resolving import Detail, Entry, Evidence, Fence, Reconciliation
 
-SETTLE_BACKOFF = 0.05
 OBSERVED_PATIENCE = 0.2
 """Seconds that an observed request waits for its record at most: long enough for its repetition to be seen as one."""
 SILENCE = 0.05
 """Seconds without a piece after which a stream counts as silent, not as ended."""
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
-SETTLE_BACKOFF_MAX = 2.0
-ROUNDS = 3
-"""How often an answer that proves execution is brought to a record that has moved."""
 ATTEMPT = b"Idempotency-Attempt"
 """Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
 
@@ -95,8 +90,6 @@ class _Response:
 
 
 _Failure: TypeAlias = NotSent | InDoubt
-_Write: TypeAlias = Callable[[StoredResponse, Retention], Awaitable[Settled]]
-T = TypeVar("T")
 
 
 def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> None:
@@ -299,7 +292,7 @@ class Attempt:
                 if not self._relaying:  # somebody else has settled it: what the record holds is the answer now, not ours
                     patience.cancel()
                     patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
-                if await self._insist(outcome):
+                if core.proves_execution(_as_core(outcome), policy) and await self._late(outcome).insist():
                     transition = Transition.DONE
         finally:
             patience.cancel()
@@ -313,7 +306,7 @@ class Attempt:
             if policy.mode is Mode.OBSERVE:
                 self._let_go(answer, settlement)  # the record is another's; the answer is this client's all the same
             else:
-                await self._answer_stale(outcome, settlement)
+                await self._answer_stale(outcome)
 
     def _tell_relayed(self, settlement: Settlement) -> None:
         """What became of an answer that is under way since before anybody knew; it ends after this."""
@@ -334,7 +327,7 @@ class Attempt:
             case _:
                 assert_never(settlement)
 
-    async def _complete(self, outcome: _Response, write: _Write) -> Transition:
+    async def _complete(self, outcome: _Response, write: Write) -> Transition:
         """Bring the answer into the form that is kept, and write it."""
         tools, body = self._tools, outcome.body
         retention = Retention.of(self._request.policy, outcome.retention or None)
@@ -364,66 +357,14 @@ class Attempt:
 
     async def _until_settled(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
         """Repeating is harmless: the owner token tells our own write."""
-        settled = await self._until_answered(write)
+        settled = await until_answered(self._tools, write)
         self._expires_at_us = settled.expires_at_us
         return settled.transition
 
-    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Again and again until the authority answers."""
-        backoff = SETTLE_BACKOFF
-        while True:
-            try:
-                return await ask()
-            except StoreUnavailable:
-                await self._tools.clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
-                backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
+    def _late(self, outcome: _Response) -> Late:
+        return Late(self._tools, self._request, self._lease, outcome.status, outcome.digest, partial(self._complete, outcome))
 
-    async def _insist(self, outcome: _Response) -> bool:
-        """Complete the record although its owner token is another's: a probe that acts took it, or a verdict freed the key, and yet the
-        upstream did execute. Whether the record holds our answer now. With a later attempt that is under way it is kept as evidence, so
-        that at least nobody executes after that one.
-        """
-        request, lease, reconciliation = self._request, self._lease, self._tools.reconciliation
-        if reconciliation is None or request.policy.mode is Mode.OBSERVE:
-            return False
-        if not core.proves_execution(_as_core(outcome), request.policy):
-            return False
-        for _ in range(ROUNDS):
-            found = await self._until_answered(lambda: self._tools.store.find(lease.key))
-            if found is None or found.record_id != lease.record_id:
-                return False
-            if self._is_kept(found, outcome):
-                await self._tell_conflict(found)
-                return True
-            if found.status is Status.IN_PROGRESS and found.lease_live:
-                if await self._complete(outcome, partial(self._attach, reconciliation, found)) is Transition.DONE:
-                    return False
-                continue
-            if not may_complete(found):
-                return False
-            if await self._complete(outcome, partial(self._conclude, reconciliation, found)) is Transition.DONE:
-                await self._tell_conflict(found)
-                return True
-        return False
-
-    def _is_kept(self, found: Record, outcome: _Response) -> bool:
-        """Whether the record holds our answer: our statement's reply was lost, or somebody has found the same."""
-        kept = found.response
-        if found.status is not Status.COMPLETED or kept is None:
-            return False
-        return (kept.status, kept.body_digest) == (outcome.status, outcome.digest)
-
-    async def _conclude(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, retention: Retention) -> Settled:
-        entry = Entry("attempt", "executed", self._told())
-        return Settled(await reconciliation.conclude_executed(Fence(found.key, found.record_id, found.version), stored, retention, entry))
-
-    async def _attach(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, retention: Retention) -> Settled:
-        del retention  # the record's own end decides
-        kept = stored if stored.body is None or len(stored.body) <= LARGE else stored.without_body()
-        evidence = Evidence(kept, Entry("attempt", "executed", self._told()))
-        return Settled(await reconciliation.attach(Fence(found.key, found.record_id, found.version), evidence, None))
-
-    async def _answer_stale(self, outcome: _Response | _Failure, settlement: Settlement) -> None:
+    async def _answer_stale(self, outcome: _Response | _Failure) -> None:
         """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
 
         Stored in this very record, that is: under its key another operation may have begun a new life since.
@@ -438,8 +379,8 @@ class Attempt:
             found = None
         if not self.reply.done():
             await self._answer_found(found, outcome)
-        if found is not None and core.proves_execution(_as_core(outcome), self._request.policy):
-            await self._tell_conflict(found)
+        if found is not None and isinstance(outcome, _Response) and core.proves_execution(_as_core(outcome), self._request.policy):
+            await self._late(outcome).tell_conflict(found)
 
     async def _answer_found(self, found: Record | None, outcome: _Response | _Failure) -> None:
         kept = None if found is None else found.response
@@ -448,23 +389,6 @@ class Attempt:
             self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us), None)
         else:
             self._answer(self._unknown_answer(outcome), None)
-
-    async def _tell_conflict(self, found: Record) -> None:
-        """The attempt did execute, and a newer one owns the record: it was released by a word that was not true. Kept with the record
-        and alerted; unless the upstream deduplicates by key, and the two are one.
-        """
-        request, lease = self._request, self._lease
-        if not ran_twice(found, lease.attempt) or request.policy.on_unknown is OnUnknown.REEXECUTE:
-            return
-        self._tools.observer.conflicting_execution(request.route_id, request.request_id)
-        if self._tools.reconciliation is None:
-            return
-        with contextlib.suppress(StoreUnavailable):
-            await self._tools.reconciliation.note(lease.key, lease.record_id, Entry("attempt", "conflict", self._told()))
-
-    def _told(self) -> Detail:
-        """Of this attempt, for the record's history."""
-        return {"request_id": self._request.request_id, "attempt": self._lease.attempt, "status": self._upstream_status}
 
     # ---- answer
 

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.engine.leases import LeaseKeeper
-from gateway.ports import Clock, Memory, Observer, Randomness, Store
+from gateway.ports import Clock, Memory, Observer, Randomness, Store, StoreUnavailable
 from gateway.resolving import Reconciliation, Sealer
 
 LARGE_AT_ONCE = 2
 """How many large answers are brought into memory for their commit at the same time."""
 
+SETTLE_BACKOFF = 0.05
+SETTLE_BACKOFF_MAX = 2.0
+
+T = TypeVar("T")
 Offload = Callable[..., Awaitable[Any]]
 """Calls a function with arguments where it does not hold up the event loop, and gives its result."""
 
@@ -32,3 +36,14 @@ class Tools:
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_AT_ONCE))
     sealer: Sealer | None = None
     reconciliation: Reconciliation | None = None
+
+
+async def until_answered(tools: Tools, ask: Callable[[], Awaitable[T]]) -> T:
+    """What the authority answers, asked again and again until it does."""
+    backoff = SETTLE_BACKOFF
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            await tools.clock.sleep(backoff * (0.5 + tools.randomness.jitter()))
+            backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
