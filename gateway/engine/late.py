@@ -3,8 +3,8 @@ freed the key, or a later attempt has claimed it.
 
 * While the record has not ended, it completes with this answer: nobody may run the operation again.
 * With a later attempt that is under way it is kept as evidence: whatever that one says, nobody executes after it.
-* Where a later attempt owns the record and was not released, the operation may have run twice: that is kept, counted and alerted, unless the
-  upstream deduplicates by key, and the two are one.
+* Where a later attempt owns the record and was not released, the operation may have run twice: that is kept, counted and alerted, unless
+  the upstream deduplicates by key, and the two are one.
 """
 
 import contextlib
