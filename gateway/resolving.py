@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from gateway.core.model import RecordKey, Status, StoredResponse
+from gateway.core.model import Record, RecordKey, Status, StoredResponse
 from gateway.core.reconcile.policy import Verdict
 from gateway.ports import Retention, Transition
 
@@ -29,6 +29,11 @@ class Fence:
     key: RecordKey
     record_id: UUID
     version: int
+
+    @classmethod
+    def of(cls, found: Record) -> "Fence":
+        """The record as the authority gave it."""
+        return cls(found.key, found.record_id, found.version)
 
 
 @dataclass(frozen=True, slots=True)

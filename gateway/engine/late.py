@@ -82,17 +82,13 @@ class Late:
 
     async def _conclude(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, retention: Retention) -> Settled:
         entry = Entry("attempt", "executed", self._told())
-        return Settled(await reconciliation.conclude_executed(_fence(found), stored, retention, entry))
+        return Settled(await reconciliation.conclude_executed(Fence.of(found), stored, retention, entry))
 
     async def _attach(self, reconciliation: Reconciliation, found: Record, stored: StoredResponse, _: Retention) -> Settled:
         kept = stored if stored.body is None or len(stored.body) <= LARGE else stored.without_body()
         evidence = Evidence(kept, Entry("attempt", "executed", self._told()))
-        return Settled(await reconciliation.attach(_fence(found), evidence, None))
+        return Settled(await reconciliation.attach(Fence.of(found), evidence, None))
 
     def _told(self) -> Detail:
         """Of this attempt, for the record's history."""
         return {"request_id": self.request.request_id, "attempt": self.lease.attempt, "status": self.status}
-
-
-def _fence(found: Record) -> Fence:
-    return Fence(found.key, found.record_id, found.version)

@@ -144,12 +144,12 @@ class Look:
                 return True
             if found.status is Status.IN_PROGRESS and found.lease_live:  # kept with it, so that at least nobody executes after that one
                 evidence = Evidence(answer, entry)
-                if not await self._once(partial(self._tools.reconciliation.attach, _fence(found), evidence, None)):
+                if not await self._once(partial(self._tools.reconciliation.attach, Fence.of(found), evidence, None)):
                     continue
             if not may_complete(found):
                 await self._tell_conflict(found, entry)
                 return False
-            fence = _fence(found)
+            fence = Fence.of(found)
         if found is not None:
             await self._tell_conflict(found, entry)
         return False
@@ -193,7 +193,3 @@ class Look:
                 return None
             await clock.sleep(pause)
             backoff = min(BACKOFF_MAX, backoff * 2)
-
-
-def _fence(found: Record) -> Fence:
-    return Fence(found.key, found.record_id, found.version)

@@ -1,6 +1,5 @@
 """Mistakes about the edges: clients, targets, memory. Each with its exact place and words."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -176,11 +175,10 @@ def test_a_host_line_may_be_a_word_or_a_literal(tmp_path: Path, host: str) -> No
     assert read(tmp_path, text).upstreams["payments"].host == host.strip("'")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_a_mistake(tmp_path: Path) -> None:
+def test_a_folder_without_permission_is_a_mistake(as_a_user: Path) -> None:
     """Large bodies could not be kept there."""
-    (tmp_path / "spill").mkdir(mode=0o500)
-    assert mistakes(tmp_path, BASE + "memory: {spill_directory: spill}\n") == [
+    (as_a_user / "spill").mkdir(mode=0o500)
+    assert mistakes(as_a_user, BASE + "memory: {spill_directory: spill}\n") == [
         "gateway.yaml:11:27: memory.spill_directory: no file can be made in spill by this user (Permission denied); "
         "give it the folder (chown), or name another"
     ]

@@ -10,9 +10,9 @@ from gateway.core.model import Lease, Status, StoredResponse
 from gateway.core.policy import Hint, HintedOutcome, Policy
 from gateway.core.reconcile.policy import Cancel, Reconcile, RequestTemplate
 from gateway.engine.answers import Reply
-from gateway.ports import Retention, StoreUnavailable, Transition
-from gateway.resolving import Doubtful, Entry, Fence
-from tests.engine.stage import KEY, POLICY, Stage, relayed, scene, told
+from gateway.ports import NotSent, NotSentReason, Retention, StoreUnavailable, Transition
+from gateway.resolving import Doubtful, Entry, Evidence, Fence
+from tests.engine.stage import KEY, POLICY, Stage, refused, relayed, scene, told
 from tests.engine.store import Stalls
 from tests.engine.upstream import Part
 
@@ -138,8 +138,7 @@ async def test_it_looks_again_when_the_record_moves(stage: Stage) -> None:
         found = await find(key)  # type: ignore[arg-type]  # handed on as it comes
         if not moved:
             moved = True
-            fence = Fence(KEY, look.fence.record_id, look.fence.version)
-            await stage.memory.reconciliation.look_again(fence, 5.0, agreed=False, entry=Entry("cancel", "not_yet_known"))
+            await stage.memory.reconciliation.look_again(look.fence, 5.0, agreed=False, entry=Entry("cancel", "not_yet_known"))
         return found
 
     stage.memory.find = moves  # type: ignore[assignment,method-assign]  # something comes in between
@@ -193,3 +192,37 @@ async def test_a_stream_is_kept_whole(stage: Stage) -> None:
     await back(stage)
     assert (await stage.record()).status is Status.COMPLETED
     assert await stage.whole(await stage.ask(ACTS)) == b"".join(pieces)
+
+
+@scene
+async def test_it_gives_up_when_the_process_is_drained(stage: Stage) -> None:
+    """With an authority that stays away it would be brought for ever; what it held is given back."""
+    await cut_off(stage, Part(pieces=(bytes(400_000),) * 6, pauses=(1.0,)))
+
+    async def away(*_: object, **__: object) -> Transition:
+        raise StoreUnavailable("postgres", "timeout", may_have_landed=True)
+
+    stage.memory.reconciliation.conclude_executed = away  # type: ignore[method-assign]  # only this statement meets its deadline
+    stage.store.away = False
+    await stage.clock.sleep(60)
+    assert stage.engine.in_flight == 1
+    started = stage.loop.time()
+    assert not await stage.engine.drain(1.0, 2.0)
+    assert stage.loop.time() - started <= 4
+    await stage.clock.sleep(1)
+    assert stage.engine.in_flight == 0
+    assert (await stage.record()).status is Status.UNKNOWN
+
+
+@scene
+async def test_an_attempt_that_did_not_execute_is_not_believed_against_an_event(stage: Stage) -> None:
+    """Its client hears that nobody knows, as the record says: a success would be a guess, and *try again* would run it twice."""
+    stage.upstream.plays(Part(pauses=(1.0,), raises_unsent=NotSent(NotSentReason.DNS), dials=1.0))
+    asked = stage.begin(ACTS)
+    await stage.clock.sleep(0.5)
+    evidence = Evidence(StoredResponse(201, b"Created", (), b"ok", 2, hashlib.sha256(b"ok").digest()), Entry("webhook", "executed"))
+    assert await stage.memory.reconciliation.attach(Fence.of(await stage.record()), evidence, None) is Transition.DONE
+    assert refused(await asked) == (502, "outcome-unknown")
+    assert (await stage.record()).status is Status.UNKNOWN
+    assert stage.observer.stale == ["release"]
+    assert refused(await stage.ask(ACTS)) == (409, "outcome-unknown")
