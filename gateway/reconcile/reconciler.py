@@ -24,7 +24,7 @@ from gateway.reconcile.look import DEAD_LETTERED, Find, Look, LookTools
 from gateway.resolving import Entry, Reconciliation, Sealer
 
 IDLE = 1.0
-BUSY = 0.1
+BUSY = 0.5
 
 GRACE = 5.0
 """Seconds after a (re)connection in which owners who outlived an outage can settle first."""
