@@ -5,9 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gateway.embedded import PostgresServer, RedisServer
 from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, redis_command, remove_data
+
+# Machines are shared: how long an example takes, or the making of one, says nothing of the code. Before the tests are imported: a property
+# takes its settings when it is decorated.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

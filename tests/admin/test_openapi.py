@@ -109,7 +109,7 @@ def run_against(listener: tuple[str, list[str]], operation: Operation, mode: Gen
     """Requests that the document allows, or forbids, each with the token and half of them to a record that there is."""
     address, ids = listener
 
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=CHECKS)
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=CHECKS)
     @given(operation.as_strategy(generation_mode=mode), st.sampled_from([None, *ids]))
     def check(case: Case[Any], name: str | None) -> None:
         if mode is GenerationMode.POSITIVE:

@@ -27,7 +27,7 @@ def certificate(begin: dt.datetime, end: dt.datetime) -> bytes:
     return builder.sign(_KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2200, 1, 1)),  # noqa: DTZ001 - given a zone below
     st.timedeltas(dt.timedelta(hours=1), 20000 * DAY),
@@ -49,7 +49,6 @@ def test_dates_are_read_as_others_read_them(tmp_path_factory: pytest.TempPathFac
         assert found is None
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=80), st.integers(0, 300))
 def test_damage_is_no_finding(tmp_path_factory: pytest.TempPathFactory, junk: bytes, cut: int) -> None:
     """Whatever a file holds, nothing is raised: others say that it cannot be used."""

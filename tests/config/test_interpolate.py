@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.interpolate import Interpolated, interpolate
@@ -62,21 +62,18 @@ def test_a_malformed_variable_is_refused(text: str) -> None:
         interpolate(text, ENV)
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_text_escaped_by_doubling_is_itself(text: str) -> None:
     """Whatever a text holds, with its dollar signs doubled it passes unchanged."""
     assert interpolate(text.replace("$", "$$"), {}) == Interpolated(text, from_env=False)
 
 
-@settings(deadline=None)
 @given(st.text(), st.text().filter(lambda text: "$" not in text), st.text().filter(lambda text: "$" not in text))
 def test_a_value_is_taken_as_it_is(value: str, before: str, after: str) -> None:
     """A variable's value enters byte for byte, and changes nothing around it."""
     assert interpolate(f"{before}${{V}}{after}", {"V": value}).text == before + value + after
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="${}:-?AB ", max_size=24))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text makes it fail in another way than ValueError."""
@@ -84,7 +81,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         interpolate(text, {"A": "1"})
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_characters="\r\0", exclude_categories=["Cs", "Cc"]), max_size=30))
 def test_a_variable_cannot_change_the_shape_of_the_file(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     """Whatever a variable holds, YAML included, it stays one value."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import ConfigErrors, redact
@@ -75,7 +75,6 @@ def test_a_probe_and_a_webhook_keep_their_secrets(tmp_path: Path) -> None:
     assert policy["webhook"]["signature"] == {"secrets": ["***", "***"], "tolerance": 300.0}
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="abc019:/?#@%&=+ ", max_size=12), st.booleans())
 def test_no_password_is_ever_shown(tmp_path_factory: pytest.TempPathFactory, text: str, quoted: bool) -> None:
     """However a password is spelled, and wherever its odd characters would split the URL, no part of it is shown."""

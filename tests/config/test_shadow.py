@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.config.shadow import shadowing, shadows
@@ -42,7 +42,6 @@ def _matches(pattern: Pattern, path: tuple[str, ...]) -> bool:
     return all(bool(have) if want is None else want == have for want, have in zip(pattern.segments, path, strict=True))
 
 
-@settings(deadline=None)
 @given(routes, routes)
 @example(Route("a", "/**", "up"), Route("b", "/", "up"))
 @example(Route("a", "/a/**", "up"), Route("b", "/a", "up"))
@@ -54,7 +53,6 @@ def test_shadowing_is_inclusion(earlier: Route, later: Route) -> None:
     assert shadows(earlier, later) == (requests(later) <= requests(earlier))
 
 
-@settings(deadline=None)
 @given(st.lists(routes, max_size=4), routes)
 @example([Route("a", "/a", "up"), Route("b", "/a/{x}/**", "up")], Route("c", "/a/**", "up"))
 @example(
@@ -68,7 +66,6 @@ def test_a_route_is_dead_exactly_if_nothing_reaches_it(earlier: list[Route], lat
     assert not taking or requests(later) <= set().union(*map(requests, taking))
 
 
-@settings(deadline=None)
 @given(st.lists(st.frozensets(st.sampled_from(METHODS)), max_size=4), st.frozensets(st.sampled_from(METHODS)))
 def test_methods_are_added_up_over_one_path(earlier: list[frozenset[str]], later: frozenset[str]) -> None:
     """On one path a route is dead exactly if the earlier ones share out its methods."""

@@ -3,7 +3,7 @@
 import ipaddress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import TcpListener, UnixListener
@@ -27,7 +27,6 @@ def test_addresses_are_read(text: str, expected: TcpListener | UnixListener) -> 
     assert listener(text) == expected
 
 
-@settings(deadline=None)
 @given(st.ip_addresses(), st.integers(0, 65535))
 def test_an_address_reads_back(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> None:
     """Every address and port survives being written and read, and loopback is what the address says."""
@@ -37,7 +36,6 @@ def test_an_address_reads_back(address: ipaddress.IPv4Address | ipaddress.IPv6Ad
         assert written.loopback == address.is_loopback
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_any_text_is_an_address_or_refused(text: str) -> None:
     """What is read is written back to an address that means the same; everything else is a ValueError."""
@@ -67,7 +65,6 @@ def test_targets_are_read(text: str, expected: str) -> None:
 _HOSTS = st.one_of(st.from_regex(r"[a-zA-Z0-9._:%@/\[\]-]{0,20}", fullmatch=True), st.text(max_size=20))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["http://", "https://", "unix:", "unix:/", "HTTP://", ""]), _HOSTS)
 def test_any_text_is_a_target_or_refused(scheme: str, rest: str) -> None:
     """What is read is what the upstream client can connect to; everything else is a ValueError."""
@@ -80,7 +77,6 @@ def test_any_text_is_a_target_or_refused(scheme: str, rest: str) -> None:
     assert endpoint.path or (endpoint.host and 0 < endpoint.port < 65536)
 
 
-@settings(deadline=None)
 @given(_HOSTS)
 def test_what_goes_on_the_wire_holds_nothing_that_splits_a_line(text: str) -> None:
     """Host line, name in Via and server name: visible ASCII without a space, a comma or a slash, or refused with a ValueError."""

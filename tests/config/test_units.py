@@ -1,7 +1,7 @@
 """Durations and sizes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.units import format_duration, format_size, parse_duration, parse_size
@@ -59,14 +59,12 @@ def test_other_spellings_are_no_sizes(text: str) -> None:
         parse_size(text)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**12 - 1), st.sampled_from(sorted(FACTORS)))
 def test_a_duration_is_its_number_times_its_unit(number: int, unit: str) -> None:
     """Whole numbers are exact to the millisecond, up to twelve digits."""
     assert parse_duration(f"{number}{unit}") == number * FACTORS[unit] / 1000
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**12 - 1))
 def test_a_formatted_duration_reads_back(milliseconds: int) -> None:
     """Formatting loses nothing and takes the largest unit that fits, but writes one day as 24h."""
@@ -76,21 +74,18 @@ def test_a_formatted_duration_reads_back(milliseconds: int) -> None:
     assert text in {"0s", "24h"} or not any(milliseconds % factor == 0 for factor in larger)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**15 - 1), st.sampled_from(sorted(MULTIPLES)))
 def test_a_size_is_its_number_times_its_unit(number: int, unit: str) -> None:
     """Sizes are exact however large they are."""
     assert parse_size(f"{number}{unit}") == number * MULTIPLES[unit]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**14))
 def test_a_formatted_size_reads_back(size: int) -> None:
     """Formatting loses nothing."""
     assert parse_size(format_size(size)) == size
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_any_text_is_read_or_refused_with_a_remedy(text: str) -> None:
     """No text makes either parser fail in another way than ValueError, nor give a negative value."""

@@ -383,9 +383,7 @@ def explore(harness: Harness, runner: asyncio.Runner, *, examples: int, steps: i
 
     machine = type("Explored", (Machine,), {"harness": harness, "wait": staticmethod(lambda answer: runner.run(answered(answer)))})
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks)
-    )
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=steps, suppress_health_check=checks))
 
 
 def test_the_memory_store_is_its_model() -> None:

@@ -11,12 +11,11 @@ LONG_RUN = "IDEMPOTENCY_GATEWAY_FUZZ"
 
 
 def bounded(examples: int, *, shrink: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Settings of a fuzz test. Without `shrink`, the first failure is reported as it is. Machines are shared, so there is no deadline."""
+    """Settings of a fuzz test. Without `shrink`, the first failure is reported as it is."""
     return settings(
         max_examples=examples,
         derandomize=LONG_RUN not in os.environ,
         database=None,
-        deadline=None,
         phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -204,7 +204,7 @@ _words = st.text(max_size=12) | st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(words=st.lists(st.tuples(_words, _words, _words), max_size=20), status=st.none() | st.integers(-5, 9999))
 def test_no_input_grows_the_series_without_bound(words: list[tuple[str, str, str]], status: int | None) -> None:
     """Whatever words come in, labels stay within the route map and the closed sets."""

@@ -62,8 +62,8 @@ def signed(header: object, payload: object, algorithm: str, key: Any) -> bytes:
 
 
 def claims(subject: object = "tenant-a", **more: object) -> dict[str, object]:
-    """Claims that hold for five minutes. A claim that is None is left out."""
-    everything = {"iss": ISSUER, "sub": subject, "exp": int(time.time()) + 300, **more}  # noqa: TID251 - `exp` is an instant of the wall clock
+    """Claims that hold for a day: a token made while tests are collected is used by the last of them. One that is None is left out."""
+    everything = {"iss": ISSUER, "sub": subject, "exp": int(time.time()) + 86400, **more}  # noqa: TID251 - `exp` is an instant of the wall clock
     return {name: value for name, value in everything.items() if value is not None}
 
 

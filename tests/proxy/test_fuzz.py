@@ -73,7 +73,7 @@ async def ask(data: bytes, cuts: list[int]) -> list[tuple[int, bytes]]:
     return [(answer.status, answer.body if answer.status == 200 else b"") for answer in found]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(streams(), st.lists(st.integers(0, 2000), max_size=4))
 def test_any_bytes_in_any_pieces(data: bytes, cuts: list[int]) -> None:
     """The same answers as in one piece: 200s, and at most one refusal, which is the last."""
@@ -84,7 +84,7 @@ def test_any_bytes_in_any_pieces(data: bytes, cuts: list[int]) -> None:
     assert [one for one in found if one[0] == 200] == [one for one in whole if one[0] == 200]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=300), st.lists(st.integers(0, 2000), max_size=3))
 def test_any_bytes_at_all(data: bytes, cuts: list[int]) -> None:
     """No noise is a request, and none is an error of ours."""

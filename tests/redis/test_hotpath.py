@@ -220,7 +220,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_both_forms_of_acquire_mean_the_same(every_redis_db: str, steps: list[tuple[str, int]]) -> None:
     """Whatever the steps, both forms give the same answers and values, and every entry has a TTL at all times."""

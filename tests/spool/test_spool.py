@@ -205,7 +205,7 @@ async def test_a_cancelled_write_loses_nothing(tmp_path: Path) -> None:
     assert memory.held == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 700_000), max_size=12), st.lists(st.booleans(), min_size=12, max_size=12), st.integers(0, 1 << 20))
 def test_what_is_written_is_what_is_read(sizes: list[int], read_after: list[bool], last: int) -> None:
     """Any pieces, read at any time: the same bytes in the same order, the same digest, and nothing is held at the end."""
