@@ -1,10 +1,11 @@
-"""Whether a backlog of unknown records slows traffic: its latency without one, and while the reconciler works through one.
+"""Whether a backlog of unknown records slows traffic: its latency without one, with one that is not due, and while one is worked off.
 
     python -m benchmarks.reconcile [--backlog 100000] [--connections 8] [--requests 8000] [--rounds 3]
 
-One gateway with its Postgres (fsync on), one upstream, one load generator, all on this machine. Rounds without and with a backlog take
-turns, so that a machine whose speed drifts treats them alike: compare the ratios. The backlog is due at once and every look concludes,
-which is as much as a reconciler ever has to do. Postgres is vacuumed and checkpointed before each round, outside of what is measured.
+One gateway with its Postgres (fsync on), one upstream, one load generator, all on this machine. Rounds of the three kinds take turns, in
+an order that turns, too, so that a machine whose speed drifts treats them alike: compare the ratios. What is due is due at once and every
+look concludes, which is as much as a reconciler ever has to do. Postgres is vacuumed and checkpointed before each round, outside of what is
+measured.
 """
 
 import argparse
@@ -54,9 +55,11 @@ INSERT INTO gateway_records (
 )
 SELECT 'create-charge:backlog', $1 || n, gen_random_uuid(), 2, 'create-charge', 'r-' || n, sha256(n::text::bytea), 1, sha256('p'),
     'unknown', decode(md5(n::text), 'hex'), 1, 'POST', '\\x2f', interval '60 s', true, now() - interval '1 hour',
-    now() - interval '30 min' - make_interval(secs => n / 1000.0), now() - interval '30 min', '{"key": "k"}', 'upstream_timeout'
+    now() - interval '30 min' + make_interval(secs => $3::float8 - n / 1000.0), now() - interval '30 min',
+    '{"key": "k"}', 'upstream_timeout'
 FROM generate_series(1, $2::int) AS n
 """
+NONE, WAITING, DUE = "none", "waiting", "due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,11 @@ def resident(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
-async def prepare(connection: "asyncpg.Connection[asyncpg.Record]", backlog: int, prefix: str) -> None:
+async def prepare(connection: "asyncpg.Connection[asyncpg.Record]", arm: str, backlog: int, prefix: str) -> None:
     """No unknown records but these."""
     await connection.execute("DELETE FROM gateway_records WHERE status = 'unknown' OR scope_id = 'create-charge:backlog'")
-    if backlog:
-        await connection.execute(FILL, prefix, backlog)
+    if arm != NONE:
+        await connection.execute(FILL, prefix, backlog, 0.0 if arm == DUE else 86400.0)
     await connection.execute("VACUUM ANALYZE gateway_records")
     await connection.execute("CHECKPOINT")
 
@@ -98,32 +101,34 @@ async def measure(
     return Round(result.percentile(0.5), result.percentile(0.99), result.rate, looks, resident(pid))
 
 
-async def compare(dsn: str, port: int, pid: int, arguments: argparse.Namespace) -> dict[int, list[Round]]:
+async def compare(dsn: str, port: int, pid: int, arguments: argparse.Namespace) -> dict[str, list[Round]]:
     """Rounds in turn, after one of each that is not counted."""
-    rounds: dict[int, list[Round]] = {0: [], arguments.backlog: []}
+    arms = (NONE, WAITING, DUE)
+    rounds: dict[str, list[Round]] = {arm: [] for arm in arms}
     connection = await asyncpg.connect(dsn)
     try:
         for number in range(arguments.rounds + 1):
-            for backlog, seen in rounds.items():
-                prefix = f"{os.getpid()}-{number}-{backlog}-"
-                await prepare(connection, backlog, prefix)
+            first = number % len(arms)
+            for arm in arms[first:] + arms[:first]:
+                prefix = f"{os.getpid()}-{number}-{arm}-"
+                await prepare(connection, arm, arguments.backlog, prefix)
                 await asyncio.sleep(1)
                 one = await measure(connection, port, pid, arguments.connections, arguments.requests, prefix)
-                print(f"  round {number}, {backlog} unknown: {one}", file=sys.stderr)
+                print(f"  round {number}, {arm}: {one}", file=sys.stderr)
                 if number:
-                    seen.append(one)
+                    rounds[arm].append(one)
     finally:
         await connection.close()
     return rounds
 
 
-def table(rounds: dict[int, list[Round]]) -> str:
+def table(rounds: dict[str, list[Round]]) -> str:
     """Medians over the rounds, and their ratio to the rounds without a backlog, pair by pair."""
     lines = [f"{'unknown':>8} {'req/s':>7} {'p50 ms':>7} {'x':>6} {'p99 ms':>7} {'x':>6} {'looks':>6} {'RSS MiB':>8}"]
-    for backlog, seen in rounds.items():
-        pairs = list(zip(seen, rounds[0], strict=True))
+    for arm, seen in rounds.items():
+        pairs = list(zip(seen, rounds[NONE], strict=True))
         lines.append(
-            f"{backlog:8} {statistics.median(one.rate for one in seen):7.0f} "
+            f"{arm:>8} {statistics.median(one.rate for one in seen):7.0f} "
             f"{statistics.median(one.p50 for one in seen) * 1e3:7.2f} {statistics.median(a.p50 / b.p50 for a, b in pairs):6.2f} "
             f"{statistics.median(one.p99 for one in seen) * 1e3:7.2f} {statistics.median(a.p99 / b.p99 for a, b in pairs):6.2f} "
             f"{statistics.median(one.looks for one in seen):6.0f} {max(one.resident for one in seen) / 1024:8.1f}"

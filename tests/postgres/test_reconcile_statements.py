@@ -21,7 +21,7 @@ from gateway.store.postgres.resolving_rows import (
 )
 from tests.contract.harness import KEPT, fresh_key
 from tests.contract.resolving import AUDIT, FOUND_ANSWER, LOOKED, PERSON, event
-from tests.postgres.test_statements import scans
+from tests.postgres.plans import MODES, plan_of, rows_read, scans
 from tests.support.services import Services
 
 if TYPE_CHECKING:
@@ -78,41 +78,17 @@ async def crowded(large: str) -> AsyncIterator["Connection"]:
     await connection.close()
 
 
-def rows_read(plan: Any) -> int:
-    """Rows that the scans of the plan came upon, in all."""
-    mine = 0
-    if plan.get("Relation Name", "").startswith("gateway_") and "Scan" in plan["Node Type"]:
-        mine = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
-    return int(mine + sum(rows_read(child) for child in plan.get("Plans", [])))
-
-
-async def explained(connection: "Connection", query: str, *arguments: object) -> Any:
-    """The plan of a statement of ours after it ran, with what it read; what it did is undone."""
-    transaction = connection.transaction()
-    await transaction.start()
-    try:
-        statement = await connection.prepare(QUERIES[query])
-        (told,) = await statement.explain(*arguments, analyze=True)
-        return told["Plan"]
-    finally:
-        await transaction.rollback()
-
-
-MODES = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-
-
 @MODES
 async def test_due_records_are_found_by_the_index_of_their_route(crowded: "Connection", mode: str) -> None:
     """Whatever the route's share of 100,000 is: nothing is read but what is taken, and nothing sorted but that."""
-    await crowded.execute(f"SET plan_cache_mode = {mode}")
     for route in ("a", "b", "c", "none"):
         for owners in ([], [bytes(16)] * 4):
-            plan = await explained(crowded, "take_due", route, 4, 20.0, owners)
+            plan = await plan_of(crowded, mode, QUERIES["take_due"], route, 4, 20.0, owners)
             used = scans(plan)
             assert {index for _, index in used if index} == {PRIMARY, DUE}, used
             assert not [node for node, _ in used if node in ("Seq Scan", "Bitmap Index Scan")], used
             assert rows_read(plan) <= 4 * 3
-        plan = await explained(crowded, "due_routes", [route] * 20)
+        plan = await plan_of(crowded, mode, QUERIES["due_routes"], [route] * 20)
         assert {index for _, index in scans(plan)} == {DUE}
         assert rows_read(plan) <= 20
 
@@ -120,8 +96,7 @@ async def test_due_records_are_found_by_the_index_of_their_route(crowded: "Conne
 @MODES
 async def test_what_nobody_looks_after_is_found_among_what_is_due(crowded: "Connection", mode: str) -> None:
     """It reads the index of records in doubt, once an hour, and no other row than those that it takes."""
-    await crowded.execute(f"SET plan_cache_mode = {mode}")
-    plan = await explained(crowded, "abandon", ["a", "b"], 60.0, 10, "manual", "dead_lettered", "{}")
+    plan = await plan_of(crowded, mode, QUERIES["abandon"], ["a", "b"], 60.0, 10, "manual", "dead_lettered", "{}")
     used = scans(plan)
     assert {index for _, index in used if index} <= {PRIMARY, DUE, "gateway_records_doubtful"}, used
     assert not [node for node, _ in used if node == "Seq Scan"], used
@@ -147,7 +122,6 @@ async def test_what_is_taken_is_the_longest_due(crowded: "Connection") -> None:
 @MODES
 async def test_verdicts_touch_their_record_alone(crowded: "Connection", mode: str) -> None:
     """Each by the primary key; events by theirs."""
-    await crowded.execute(f"SET plan_cache_mode = {mode}")
     fence = fence_arguments(Fence(fresh_key(), UUID(int=0), 1))
     entry, told, audit, kept = entry_arguments(PERSON), event_arguments(event()), audit_arguments(AUDIT), retention_arguments(KEPT)
     known: Event = event()
@@ -160,19 +134,20 @@ async def test_verdicts_touch_their_record_alone(crowded: "Connection", mode: st
         ("find_captured", ("scope-7", "order-7", 2), {CORRELATED}),
     ]
     for query, arguments, indexes in cases:
-        plan = await explained(crowded, query, *arguments)
+        plan = await plan_of(crowded, mode, QUERIES[query], *arguments)
         used = [scan for scan in scans(plan) if scan[1] != EVENTS]  # whether the event is known, of a table of any size
         assert {index for _, index in used if index} == indexes, (query, used)
         assert not [node for node, _ in used if node == "Seq Scan"], query
         assert rows_read(plan) <= 1, query
     await crowded.execute("SET enable_seqscan = off")
-    assert {index for _, index in scans(await explained(crowded, "seen", known.webhook, known.digest))} == {EVENTS}
+    assert {index for _, index in scans(await plan_of(crowded, mode, QUERIES["seen"], known.webhook, known.digest))} == {EVENTS}
     await crowded.execute("SET enable_seqscan = on")
 
 
-async def test_the_gauges_read_what_is_in_doubt_once(crowded: "Connection") -> None:
+@MODES
+async def test_the_gauges_read_what_is_in_doubt_once(crowded: "Connection", mode: str) -> None:
     """Figures of all routes come from one scan of an index on records in doubt."""
-    plan = await explained(crowded, "counts", 1000)
+    plan = await plan_of(crowded, mode, QUERIES["counts"], 1000)
     used = [index for _, index in scans(plan)]
     assert used.count("gateway_records_doubtful") == 1
     row = await crowded.fetchrow(QUERIES["counts"], 1000)

@@ -14,6 +14,7 @@ from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import claim_arguments, columns, decode_record, intent_row, tombstone_digests
 from gateway.store.postgres.statements import completion
 from tests.contract.harness import KEPT, RETENTION, intent, response
+from tests.postgres.plans import MODE_NAMES, plan_of, scans
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -214,10 +215,11 @@ async def fill(connection: "Connection") -> None:
     )
     await connection.execute("""
         INSERT INTO gateway_records_archive
-        SELECT (jsonb_populate_record(NULL::gateway_records_archive, to_jsonb(r) || jsonb_build_object(
+        SELECT a.*
+        FROM gateway_records r CROSS JOIN jsonb_populate_record(NULL::gateway_records_archive, to_jsonb(r) || jsonb_build_object(
             'archived_at', now(), 'archived_reason', 'expired', 'purge_at', r.expires_at + interval '20 min'
-        ))).*
-        FROM gateway_records r WHERE r.status = 'completed'
+        )) AS a
+        WHERE r.status = 'completed'
     """)
     await connection.execute("""
         INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, purge_after)
@@ -231,16 +233,6 @@ async def fill(connection: "Connection") -> None:
     await connection.execute(
         "VACUUM ANALYZE gateway_records, gateway_tombstones, gateway_records_archive, gateway_history, gateway_webhook_events"
     )
-
-
-def scans(plan: Any) -> list[tuple[str, str]]:
-    """(node type, index or empty) of each scan of our tables."""
-    found = [scan for child in plan.get("Plans", []) for scan in scans(child)]
-    if plan.get("Relation Name", "").startswith("gateway_") and "Scan" in plan["Node Type"]:
-        found.append((plan["Node Type"], plan.get("Index Name", "")))
-    if plan["Node Type"] == "Bitmap Index Scan":
-        found.append((plan["Node Type"], plan["Index Name"]))
-    return found
 
 
 async def test_every_statement_is_backed_by_an_index(connection: "Connection") -> None:
@@ -270,12 +262,9 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
         (QUERIES["purge"], REAP[:2], purge),
         (QUERIES["live_records"], ("scope-7", 1000), {primary, "gateway_records_lapsing", "gateway_records_doubtful", expiring}),
     ]
-    for mode in ("force_custom_plan", "force_generic_plan"):
-        await connection.execute(f"SET plan_cache_mode = {mode}")
+    for mode in MODE_NAMES:
         for sql, arguments, indexes in cases:
-            statement = await connection.prepare(sql)
-            (explained,) = await statement.explain(*arguments)
-            used = scans(explained["Plan"])
+            used = scans(await plan_of(connection, mode, sql, *arguments))
             assert {index for _, index in used if index} == indexes, (mode, sql, used)
             assert not [node for node, _ in used if node == "Seq Scan"], (mode, sql)
 
@@ -287,6 +276,6 @@ async def test_only_the_estimate_of_completed_records_may_read_many_rows(connect
     assert row is not None
     assert (row["in_progress"], row["failed_retryable"], row["unknown"], row["dead_letters"]) == (200, 200, 200, 66)
     assert row["completed"] == pytest.approx(19_400, rel=0.1)
-    (explained,) = await (await connection.prepare(QUERIES["counts"])).explain(10_000)
-    used = {index for _, index in scans(explained["Plan"])}
-    assert {"gateway_records_lapsing", "gateway_records_doubtful"} <= used
+    for mode in MODE_NAMES:
+        used = {index for _, index in scans(await plan_of(connection, mode, QUERIES["counts"], 10_000))}
+        assert {"gateway_records_lapsing", "gateway_records_doubtful"} <= used

@@ -9,6 +9,9 @@
 -- Updates lock their rows first, found by the primary key alone: a partial index on the state, tempting when the planner believes it
 -- small, is long when every lease lapses at once. A batch locks in primary key order, so that overlapping batches wait for each other
 -- and never in a circle. What the fence reads (`held`) is the row as locked: its latest version, not the one in the snapshot.
+--
+-- What takes `LIMIT $n` rows takes them of `LIMIT 1000`, a literal: of a parameter the planner assumes a tenth of what there is, and would
+-- read the whole table for a few rows. Rows are read, and locked, as the outer limit asks for them.
 
 
 -- name: reserve, reserve_or_gone
@@ -558,12 +561,16 @@ RETURNING r.owner, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
 
 -- name: sweep
 WITH lapsed AS MATERIALIZED (
-    SELECT scope_id, idempotency_key
-    FROM gateway_records
-    WHERE status = 'in_progress' AND locked_until <= now()
-    ORDER BY locked_until
+    SELECT *
+    FROM (
+        SELECT scope_id, idempotency_key
+        FROM gateway_records
+        WHERE status = 'in_progress' AND locked_until <= now()
+        ORDER BY locked_until
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ) AS first
     LIMIT $1
-    FOR UPDATE SKIP LOCKED
 )
 UPDATE gateway_records r
 SET version = r.version + 1,
@@ -594,18 +601,22 @@ RETURNING r.scope_id, r.idempotency_key, r.route_id, r.request_id, r.attempt
 -- Of what is locked only the first $2 bytes of answers go (and the first row in any case): a statement has a deadline, and would be rolled
 -- back and repeated for ever.
 WITH expired AS MATERIALIZED (
-    SELECT
-        scope_id,
-        idempotency_key,
-        expires_at,
-        coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
-    FROM gateway_records
-    WHERE expires_at <= now()
-        AND (status IN ('completed', 'failed_retryable') OR (status = 'unknown' AND observed))
-        AND (gone_for IS NULL OR status <> 'completed' OR created_at <= now() - make_interval(secs => $3::float8))
-    ORDER BY expires_at
+    SELECT *
+    FROM (
+        SELECT
+            scope_id,
+            idempotency_key,
+            expires_at,
+            coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
+        FROM gateway_records
+        WHERE expires_at <= now()
+            AND (status IN ('completed', 'failed_retryable') OR (status = 'unknown' AND observed))
+            AND (gone_for IS NULL OR status <> 'completed' OR created_at <= now() - make_interval(secs => $3::float8))
+        ORDER BY expires_at
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ) AS first
     LIMIT $1
-    FOR UPDATE SKIP LOCKED
 ), ahead AS (
     SELECT scope_id, idempotency_key, sum(size) OVER (ORDER BY expires_at, scope_id, idempotency_key) - size AS bytes FROM expired
 ), reaped AS (
@@ -655,20 +666,28 @@ SELECT count(*) AS reaped FROM reaped
 -- History is due a while after it was written. What belongs to a record that is still there (or archived) is put off then, so that no run
 -- reads it twice: a batch of such lines counts as work, since others may be behind it.
 WITH forgotten AS MATERIALIZED (
-    SELECT digest FROM gateway_tombstones WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT *
+    FROM (
+        SELECT digest FROM gateway_tombstones WHERE expires_at <= now() ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) AS first
+    LIMIT $1
 ), tombstones AS (
     DELETE FROM gateway_tombstones t USING forgotten WHERE t.digest = forgotten.digest RETURNING 1
 ), kept AS MATERIALIZED (
-    SELECT
-        record_id,
-        version,
-        purge_at,
-        coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
-    FROM gateway_records_archive
-    WHERE purge_at <= now()
-    ORDER BY purge_at
+    SELECT *
+    FROM (
+        SELECT
+            record_id,
+            version,
+            purge_at,
+            coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
+        FROM gateway_records_archive
+        WHERE purge_at <= now()
+        ORDER BY purge_at
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ) AS first
     LIMIT $1
-    FOR UPDATE SKIP LOCKED
 ), ahead AS (
     SELECT record_id, version, sum(size) OVER (ORDER BY purge_at, record_id, version) - size AS bytes FROM kept
 ), archived AS (
@@ -677,16 +696,24 @@ WITH forgotten AS MATERIALIZED (
     WHERE a.record_id = ahead.record_id AND a.version = ahead.version AND ahead.bytes < $2::bigint
     RETURNING 1
 ), heard AS MATERIALIZED (
-    SELECT webhook, digest FROM gateway_webhook_events WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+    SELECT *
+    FROM (
+        SELECT webhook, digest FROM gateway_webhook_events WHERE expires_at <= now() ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) AS first
+    LIMIT $1
 ), events AS (
     DELETE FROM gateway_webhook_events e USING heard WHERE e.webhook = heard.webhook AND e.digest = heard.digest RETURNING 1
 ), aged AS MATERIALIZED (
-    SELECT id, scope_id, idempotency_key, record_id
-    FROM gateway_history
-    WHERE purge_after <= now()
-    ORDER BY purge_after
+    SELECT *
+    FROM (
+        SELECT id, scope_id, idempotency_key, record_id
+        FROM gateway_history
+        WHERE purge_after <= now()
+        ORDER BY purge_after
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ) AS first
     LIMIT $1
-    FOR UPDATE SKIP LOCKED
 ), judged AS MATERIALIZED (
     SELECT
         a.id,

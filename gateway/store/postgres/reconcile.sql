@@ -28,18 +28,22 @@ WHERE (
 -- name: take_due
 -- $4 are fresh owner tokens for looks that act, else empty.
 WITH due AS MATERIALIZED (
-    SELECT
-        scope_id,
-        idempotency_key,
-        owner,
-        reconcile_after,
-        coalesce(doubtful_until, unknown_since + max_execution) <= now() AS over,
-        coalesce(evidence ->> 'of' = encode(owner, 'hex'), false) AS proved
-    FROM gateway_records
-    WHERE route_id = $1 AND status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed AND reconcile_after <= now()
-    ORDER BY reconcile_after
+    SELECT *
+    FROM (
+        SELECT
+            scope_id,
+            idempotency_key,
+            owner,
+            reconcile_after,
+            coalesce(doubtful_until, unknown_since + max_execution) <= now() AS over,
+            coalesce(evidence ->> 'of' = encode(owner, 'hex'), false) AS proved
+        FROM gateway_records
+        WHERE route_id = $1 AND status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed AND reconcile_after <= now()
+        ORDER BY reconcile_after
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ) AS first
     LIMIT $2
-    FOR UPDATE SKIP LOCKED
 ), numbered AS (
     SELECT *, row_number() OVER (ORDER BY reconcile_after, scope_id, idempotency_key) AS n FROM due
 )
@@ -325,12 +329,16 @@ VALUES ($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8)
 -- name: abandon
 -- Due for $2 seconds, and nobody has looked: no gateway has the route any more. $1 are routes that this one has, whose backlog is its own.
 WITH left_alone AS MATERIALIZED (
-    SELECT scope_id, idempotency_key
-    FROM gateway_records
-    WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed
-        AND reconcile_after <= now() - make_interval(secs => $2::float8) AND route_id <> ALL ($1::text[])
+    SELECT *
+    FROM (
+        SELECT scope_id, idempotency_key
+        FROM gateway_records
+        WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed
+            AND reconcile_after <= now() - make_interval(secs => $2::float8) AND route_id <> ALL ($1::text[])
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ) AS first
     LIMIT $3
-    FOR UPDATE SKIP LOCKED
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
