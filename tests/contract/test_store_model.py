@@ -25,6 +25,8 @@ KEYS = st.integers(0, 1)
 HOLDERS = st.integers(0, 5)
 MEANINGS = {name: fingerprint(name) for name in ("a", "b")}
 ANSWERS = {"x": response(b"x"), "y": packed_response()}
+ENDED: dict[str, bool | None] = {"again": None, "agreed": None, "ended": True, "running": False}
+"""Words after which there is another look, and what each says of what the look itself did."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ class Machine(RuleBasedStateMachine):
             self.rows[look.fence.key] = taken
             self.fences.append((look.fence, look.owner))
 
-    @rule(number=HOLDERS, word=st.sampled_from(["executed", "not_executed", "again", "agreed", "ended", "bury"]), looked=st.booleans())
+    @rule(number=HOLDERS, word=st.sampled_from(["executed", "not_executed", *ENDED, "bury"]), looked=st.booleans())
     def conclude(self, number: int, word: str, looked: bool) -> None:
         """By the fence of a look, or of a record as it was seen."""
         fences = self.fences if looked else [(Fence(seen.key, seen.record_id, seen.version), seen.owner) for seen in self.seen]
@@ -284,7 +286,7 @@ class Machine(RuleBasedStateMachine):
             case "bury":
                 got = self.ask(port.dead_letter(fence, entry))
             case _:
-                got = self.ask(port.look_again(fence, 7.0, agreed=word == "agreed", entry=entry, ended=word == "ended"))
+                got = self.ask(port.look_again(fence, 7.0, agreed=word == "agreed", entry=entry, ended=ENDED[word]))
         same = row is not None and (row.version, row.owner) == (fence.version, owner)
         if row is None or not same or row.watched or not self.allows(row, word, looked=looked):
             assert got is (Transition.MISSING if row is None else Transition.STALE)
@@ -302,7 +304,8 @@ class Machine(RuleBasedStateMachine):
                 agreed = row.agreed + 1 if word == "agreed" else 0
                 ended = word == "ended" and row.looked is not None and row.looked_over
                 sure = min(row.sure, row.looked) if ended and row.looked is not None else row.sure
-                self.rows[fence.key] = row.moved(Status.UNKNOWN, due=self.now + 7.0, agreed=agreed, sure=sure)
+                due = max(self.now + 7.0, row.sure) if word == "running" else self.now + 7.0
+                self.rows[fence.key] = row.moved(Status.UNKNOWN, due=due, agreed=agreed, sure=sure)
 
     def allows(self, row: Row, word: str, *, looked: bool) -> bool:
         """Whether a verdict may change the record as it is."""
