@@ -22,6 +22,11 @@ STORE = "postgres"
 RETRIES = 8
 """How often a statement that lost a serialization conflict or a deadlock is repeated. It was rolled back, so that is no second sending."""
 
+PLANS_KEPT = 1000
+"""Statements after which a connection plans anew. A plan that was made while a table was empty reads the whole of it for each key, and
+Postgres keeps it until it next looks at the table, up to minutes later; meanwhile a busy table grows by tens of thousands of rows.
+"""
+
 BURY_TIMEOUT = 1.0
 """Seconds for the last words on a connection that is given up."""
 
@@ -65,12 +70,13 @@ class Lane:
     protocol on one server connection.
     """
 
-    __slots__ = ("_connection", "_explicit", "_sent", "_usable", "deadline")
+    __slots__ = ("_connection", "_explicit", "_planned", "_sent", "_usable", "deadline")
 
     def __init__(self, connection: Connection, *, explicit: bool) -> None:
         self.deadline = 0.0
         self._connection = connection
         self._explicit = explicit
+        self._planned = 0
         self._usable = True
         self._sent = False
 
@@ -120,6 +126,10 @@ class Lane:
     async def _alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         if self._connection.is_closed():
             raise ConnectionResetError
+        self._planned += 1
+        if self._planned > PLANS_KEPT:
+            await self._connection.execute("DISCARD PLANS")
+            self._planned = 1
         self._sent = True
         return await work(self._connection)
 

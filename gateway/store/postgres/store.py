@@ -71,7 +71,8 @@ REAPED_BYTES = 16 * 1024 * 1024
 
 GENERIC_PLANS = "SET plan_cache_mode = force_generic_plan"
 """Every statement has one good plan, whatever its arguments are (tests/postgres look at all of them). Left to itself Postgres plans a batch
-anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than the one for any number of rows.
+anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than the one for any number of rows. See
+`lane.PLANS_KEPT` for how long.
 
 No startup parameter, as poolers refuse those that they do not know.
 """
