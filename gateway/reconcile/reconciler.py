@@ -3,7 +3,7 @@
 There is no leader. A record is taken by one statement that hides it from everybody else for `hold` seconds; whoever dies with it is
 followed by somebody else then. No more is taken than there are free places for looks, so that memory is flat whatever the backlog. The
 places are counted for each upstream: one that is slow or away holds up no other. Nor does it hold up traffic: while there is a backlog,
-rounds are `BUSY` seconds apart, and an upstream that does not answer is asked by one look at a time.
+rounds are `BUSY` seconds apart, the looks of one are spread over that time, and an upstream that does not answer is asked by one at a time.
 
 Which routes have anything due is asked of the store in one statement for all.
 
@@ -24,7 +24,7 @@ from gateway.reconcile.look import DEAD_LETTERED, Find, Look, LookTools
 from gateway.resolving import Entry, Reconciliation, Sealer
 
 IDLE = 1.0
-BUSY = 0.5
+BUSY = 0.2
 
 GRACE = 5.0
 """Seconds after a (re)connection in which owners who outlived an outage can settle first."""
@@ -170,9 +170,10 @@ class Reconciler:
         hold, started = reconcile.pace.timeout + MARGIN, tools.clock.boottime()
         owners = [tools.randomness.token() for _ in range(free)] if reconcile.acts else []
         taken = await tools.reconciliation.take_due(route.id, free, hold, owners)
-        for doubt in () if self._closing else taken:
-            way = None if upstream is None else self._way(name, upstream, started + reconcile.pace.timeout, reconcile.pace.timeout)
-            self._begin(Look(tools, route, policy, doubt, way, started + hold - LEAVE), name)
+        for n, doubt in enumerate(() if self._closing else taken):
+            wait = n * BUSY / free  # all at once they would stand in the way of the requests of that moment
+            way = None if upstream is None else self._way(name, upstream, started + wait + reconcile.pace.timeout, reconcile.pace.timeout)
+            self._begin(Look(tools, route, policy, doubt, way, started + hold - LEAVE), name, wait)
         self._longest = max(self._longest, reconcile.pace.timeout)
         if name in self._silent:
             self._rested[name] = started + IDLE
@@ -191,14 +192,19 @@ class Reconciler:
 
     # ---- looking
 
-    def _begin(self, look: Look, name: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(look, name), name="look")
+    def _begin(self, look: Look, name: str, wait: float) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(look, name, wait), name="look")
         self._looks[task] = name
         task.add_done_callback(self._looks.pop)
 
-    async def _run(self, look: Look, name: str) -> None:
+    async def _run(self, look: Look, name: str, wait: float) -> None:
+        """One look, `wait` seconds from now."""
         answered: bool | None = None
         try:
+            if wait > 0:
+                await self._tools.clock.sleep(wait)
+                if self._closing:
+                    return  # not begun: somebody else has it when its hold is over
             answered = await look.run()
         except Exception as error:  # one look's defect is not the others'; its record is taken again when its hold is over
             self._tools.observer.background_failed(TASK, error)

@@ -4,9 +4,12 @@ import asyncio
 import tracemalloc
 from dataclasses import replace
 
+import pytest
+
 from gateway.core.model import Status
 from gateway.core.reconcile.policy import AnswerPlan, Lookup, Rule, Verdict
-from tests.reconcile.house import LOOKUP, MAX_EXECUTION, PACE, House, route, until
+from gateway.reconcile.reconciler import BUSY
+from tests.reconcile.house import LOOKUP, MAX_EXECUTION, PACE, House, Skewed, route, until
 
 BACKLOG = 100_000
 FLAT = 4 * 1024 * 1024
@@ -45,6 +48,53 @@ async def test_a_hundred_thousand_unknown_records(house: House) -> None:
     rows = await house.rows("SELECT idempotency_key FROM gateway_records WHERE looked_at IS NOT NULL")
     numbers = sorted(int(row["idempotency_key"].removeprefix("backlog-")) for row in rows)
     assert numbers == list(range(BACKLOG - len(numbers) + 1, BACKLOG + 1))
+
+
+class Waits(Skewed):
+    """Who sleeps goes on when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+        self.go = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        await self.go.wait()
+
+
+async def test_looks_that_are_taken_together_begin_one_after_the_other(house: House) -> None:
+    """Spread over the time until the next are taken: all at once they would stand in the way of the requests of that moment."""
+    house.clock = clock = Waits()
+    await house.rows(FILL, "create-charge", 10)
+    reconciler = house.reconciler()
+    await reconciler.round()
+    await until(lambda: reconciler.looking == PACE.concurrency - 1)
+    assert len(house.bank.lookups) == 1
+    assert sorted(clock.asked) == pytest.approx([BUSY * n / PACE.concurrency for n in range(1, PACE.concurrency)])
+    clock.go.set()
+    await until(lambda: reconciler.looking == 0)
+    assert len(house.bank.lookups) == PACE.concurrency
+
+
+async def test_a_look_that_has_not_begun_is_left_to_others_at_the_end(house: House) -> None:
+    """A process that ends asks no more; what it held is due again when its hold is over."""
+    house.clock = clock = Waits()
+    await house.rows(FILL, "create-charge", 10)
+    reconciler = house.reconciler()
+    await reconciler.round()
+    await until(lambda: reconciler.looking == PACE.concurrency - 1)
+    closing = asyncio.ensure_future(reconciler.close())
+    await asyncio.sleep(0)
+    clock.go.set()
+    await closing
+    assert len(house.bank.lookups) == 1
+    held = """
+        SELECT count(*) FROM gateway_records r
+        WHERE looked_at IS NOT NULL AND NOT EXISTS (SELECT FROM gateway_history h WHERE h.record_id = r.record_id)
+    """
+    ((count,),) = await house.rows(held)
+    assert count == PACE.concurrency - 1
 
 
 async def test_looks_under_way_are_bounded_for_each_upstream(house: House) -> None:
