@@ -23,7 +23,7 @@ import asyncpg
 import uvloop
 
 from benchmarks.compare import process
-from benchmarks.load import load
+from benchmarks.load import Result, load
 from gateway.embedded import start_postgres
 from gateway.embedded.launch import free_port
 
@@ -64,13 +64,15 @@ NONE, WAITING, DUE = "none", "waiting", "due"
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round saw. Latencies in seconds; `looks` that ended while it ran; `resident` KiB of the gateway after it."""
+    """What one round saw; `looks` that ended while it ran; `resident` KiB of the gateway after it."""
 
-    p50: float
-    p99: float
-    rate: float
+    result: Result
     looks: int
     resident: int
+
+    def __str__(self) -> str:
+        p50, p99 = (self.result.percentile(share) * 1e3 for share in (0.5, 0.99))
+        return f"{self.result.rate:.0f} req/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms, {self.looks} looks, {self.resident / 1024:.1f} MiB"
 
 
 def resident(pid: int) -> int:
@@ -98,7 +100,7 @@ async def measure(
     unexpected = {status: n for status, n in result.statuses.items() if status != 201}
     if unexpected or result.requests != requests:
         raise SystemExit(f"{result.requests} answers, unexpected statuses {unexpected}")
-    return Round(result.percentile(0.5), result.percentile(0.99), result.rate, looks, resident(pid))
+    return Round(result, looks, resident(pid))
 
 
 async def compare(dsn: str, port: int, pid: int, arguments: argparse.Namespace) -> dict[str, list[Round]]:
@@ -123,15 +125,20 @@ async def compare(dsn: str, port: int, pid: int, arguments: argparse.Namespace) 
 
 
 def table(rounds: dict[str, list[Round]]) -> str:
-    """Medians over the rounds, and their ratio to the rounds without a backlog, pair by pair."""
-    lines = [f"{'unknown':>8} {'req/s':>7} {'p50 ms':>7} {'x':>6} {'p99 ms':>7} {'x':>6} {'looks':>6} {'RSS MiB':>8}"]
+    """Percentiles of the answers of all rounds together and their ratio to those without a backlog; and the median of p99's ratio, round by
+    round, as an estimate that one bad round does not move.
+    """
+    lines = [f"{'unknown':>8} {'req/s':>7} {'p50 ms':>7} {'x':>6} {'p99 ms':>7} {'x':>6} {'by round':>9} {'looks/s':>8} {'RSS MiB':>8}"]
+    together = {arm: Result(latencies=[seconds for one in seen for seconds in one.result.latencies]) for arm, seen in rounds.items()}
     for arm, seen in rounds.items():
-        pairs = list(zip(seen, rounds[NONE], strict=True))
+        p50, p99 = (together[arm].percentile(share) for share in (0.5, 0.99))
+        base50, base99 = (together[NONE].percentile(share) for share in (0.5, 0.99))
+        pairs = [a.result.percentile(0.99) / b.result.percentile(0.99) for a, b in zip(seen, rounds[NONE], strict=True)]
+        seconds = sum(one.result.seconds for one in seen)
         lines.append(
-            f"{arm:>8} {statistics.median(one.rate for one in seen):7.0f} "
-            f"{statistics.median(one.p50 for one in seen) * 1e3:7.2f} {statistics.median(a.p50 / b.p50 for a, b in pairs):6.2f} "
-            f"{statistics.median(one.p99 for one in seen) * 1e3:7.2f} {statistics.median(a.p99 / b.p99 for a, b in pairs):6.2f} "
-            f"{statistics.median(one.looks for one in seen):6.0f} {max(one.resident for one in seen) / 1024:8.1f}"
+            f"{arm:>8} {together[arm].requests / seconds:7.0f} {p50 * 1e3:7.2f} {p50 / base50:6.2f} {p99 * 1e3:7.2f} {p99 / base99:6.2f} "
+            f"{statistics.median(pairs):9.2f} {sum(one.looks for one in seen) / seconds:8.1f} "
+            f"{max(one.resident for one in seen) / 1024:8.1f}"
         )
     return "\n".join(lines)
 
@@ -156,7 +163,7 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "gateway", "migrate", "--config", str(config)], check=True, capture_output=True)
         gateway = stack.enter_context(process("-m", "gateway", "serve", "--config", str(config), port=port, log=folder / "gateway.log"))
         rounds = uvloop.run(compare(postgres.dsn, port, gateway.pid, arguments))
-        print(f"\n{arguments.connections} connections, {arguments.requests} requests a round, median of {arguments.rounds} rounds")
+        print(f"\n{arguments.connections} connections, {arguments.requests} requests a round, {arguments.rounds} rounds of each kind")
         print(table(rounds))
 
 
