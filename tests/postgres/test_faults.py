@@ -14,7 +14,7 @@ from gateway.store.postgres.rows import claim_arguments
 from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.postgres.recorder import Recorder
-from tests.postgres.watch import OURS, until
+from tests.postgres.watch import OURS, until, until_waiting
 from tests.support.faults import FaultProxy
 
 
@@ -177,7 +177,7 @@ async def test_a_backend_that_is_killed_under_a_statement_may_have_done_it(
     async with connection.transaction():
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
         settling = asyncio.ensure_future(store.complete(lease, response(), KEPT))
-        await _blocked(connection)
+        await until_waiting(connection)
         await connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}")
         with pytest.raises(StoreUnavailable) as killed:
             await settling
@@ -193,7 +193,7 @@ async def test_a_cancelled_caller_does_not_stop_its_batch(
     async with connection.transaction():
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
         settling = [asyncio.ensure_future(store.complete(lease, response(), KEPT)) for lease in leases]
-        await _blocked(connection)
+        await until_waiting(connection)
         settling[0].cancel()
     answers = await asyncio.gather(*settling, return_exceptions=True)
     assert isinstance(answers[0], asyncio.CancelledError)
@@ -211,7 +211,7 @@ async def test_a_cancelled_caller_that_still_waits_sends_nothing(
     async with connection.transaction():
         await connection.execute("SELECT FROM gateway_records FOR UPDATE")
         settling = asyncio.ensure_future(store.complete(lease, response(), KEPT))
-        await _blocked(connection)
+        await until_waiting(connection)
         waiting = intent()
         leaver = asyncio.ensure_future(store.reserve(waiting))
         finder = asyncio.ensure_future(store.find(waiting.key))
@@ -235,7 +235,7 @@ async def test_each_call_of_a_running_batch_has_its_own_deadline(
         async with gate.transaction():
             await gate.execute(lock, [ahead.key.key])
             settling = [asyncio.ensure_future(store.complete(ahead, response(), KEPT))]
-            await _blocked(connection)
+            await until_waiting(connection)
             settling.append(asyncio.ensure_future(store.complete(first, response(), KEPT)))
             await asyncio.sleep(1.5)  # what lies between the two deadlines
             settling.append(asyncio.ensure_future(store.complete(second, response(), KEPT)))
@@ -263,7 +263,7 @@ async def test_a_release_sees_a_claim_that_lands_while_it_waits(
         record = await found(store, lease.key)
         assert len(await connection.fetch(QUERIES["retry"], *claim_arguments(record, wanted), False)) == 1
         releasing = asyncio.ensure_future(store.release(replace(lease, owner=wanted.owner), "lost", KEPT))
-        await _blocked(connection)
+        await until_waiting(connection)
     assert (await releasing).transition is Transition.DONE
     assert (await found(store, lease.key)).status is Status.FAILED_RETRYABLE
 
@@ -280,8 +280,7 @@ async def test_a_statement_that_is_given_up_leaves_no_backend_behind(
             with pytest.raises(StoreUnavailable) as given_up:
                 await store.complete(lease, response(), KEPT)
             assert (given_up.value.reason, given_up.value.may_have_landed) == ("timeout", True)
-        waiting = f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'"
-        await until(lambda: connection.fetchval(waiting))
+        await until_waiting(connection, 0)
     assert (await store.complete(lease, response(), KEPT)).transition is Transition.DONE
 
 
@@ -319,8 +318,3 @@ async def test_close_lets_running_statements_end(make_store: MakeStore) -> None:
     await asyncio.sleep(0)
     await store.close()
     assert all(isinstance(answer, Lease) for answer in await asyncio.gather(*running))
-
-
-async def _blocked(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Wait until a statement of the store waits for a lock."""
-    await until(lambda: connection.fetchval(f"SELECT count(*) > 0 FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'"))

@@ -18,7 +18,7 @@ from gateway.store.postgres.statements import INLINE_BYTES
 from gateway.store.postgres.store import LARGE_READS
 from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
-from tests.postgres.watch import OURS, until
+from tests.postgres.watch import until, waiting_for_locks
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -115,7 +115,7 @@ async def test_a_caller_that_leaves_gives_its_turn_back(make_store: MakeStore, c
     leases = [await stored(store, LARGE) for _ in range(4)]
 
     async def all_turns_taken() -> bool:
-        reading: int = await connection.fetchval(f"SELECT count(*) FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'")
+        reading = await waiting_for_locks(connection)
         assert reading <= LARGE_READS
         return reading == LARGE_READS
 

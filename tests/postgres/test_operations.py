@@ -17,6 +17,7 @@ from gateway.resolving import Audit, Entry, Evidence, Fence, Listed, Selection, 
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.cursors import Position, write_cursor
 from tests.contract.harness import KEPT, LEASE, MAX_EXECUTION, PostgresHarness, intent, packed_response, reserved, response
+from tests.postgres.watch import until_waiting
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -452,11 +453,7 @@ async def test_operators_use_one_connection_at_a_time(harness: PostgresHarness, 
         await look.execute("SELECT FROM gateway_records FOR UPDATE")
         first = asyncio.ensure_future(harness.store.operations.delete(at, AUDIT))
         rest = [asyncio.ensure_future(harness.store.operations.select(Selection(), None, 5)) for _ in range(8)]
-        async with asyncio.timeout(20):
-            while not await look.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%operator_delete%'"
-            ):
-                await asyncio.sleep(0.01)
+        await until_waiting(look)
         first.cancel()
         rest[0].cancel()
         assert await harness.store.find(record) is not None

@@ -15,7 +15,7 @@ from gateway.store.postgres import PostgresStore
 from tests.contract.harness import KEPT, LEASE, MAX_EXECUTION, age_records, found, intent, remembered, reserved, response
 from tests.contract.resolving import EXECUTED, FOUND_ANSWER, HOLD, LOOKED, NOT_EXECUTED, ROUTE, TOLD, event, fence_of, telling
 from tests.postgres.conftest import MakeStore
-from tests.postgres.watch import OURS, until
+from tests.postgres.watch import until_waiting
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -90,19 +90,13 @@ async def freed(store: PostgresStore, dsn: str) -> Scene:
 
 async def in_order(connection: "Connection", key: RecordKey, steps: list[Callable[[], Awaitable[object]]]) -> list[object]:
     """What each step answers when it began while the row was locked, behind those before it."""
-    waiting = f"SELECT count(*) FROM pg_stat_activity WHERE {OURS} AND wait_event_type = 'Lock'"
     tasks: list[asyncio.Future[Any]] = []
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute("SELECT FROM gateway_records WHERE (scope_id, idempotency_key) = ($1, $2) FOR UPDATE", key.scope_id, key.key)
     for step in steps:
         tasks.append(asyncio.ensure_future(step()))
-
-        async def blocked(count: int = len(tasks)) -> bool:
-            await connection.execute("SELECT pg_stat_clear_snapshot()")
-            return bool(await connection.fetchval(waiting) == count)
-
-        await until(blocked)
+        await until_waiting(connection, len(tasks))
     await transaction.commit()
     return list(await asyncio.gather(*tasks))
 

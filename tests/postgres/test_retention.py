@@ -14,7 +14,7 @@ from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import columns, intent_row, tombstone_digests
 from tests.contract.harness import RETENTION, age_records, archived_records, found, fresh_key, intent, reserved, response
 from tests.postgres.conftest import MakeStore
-from tests.postgres.watch import until
+from tests.postgres.watch import until_waiting
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -50,15 +50,6 @@ async def expired(make_store: MakeStore, database: str, retention: Retention = B
     return lease.key
 
 
-async def waits_for_a_lock(connection: "Connection") -> bool:
-    return bool(
-        await connection.fetchval(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> pg_backend_pid()"
-        )
-    )
-
-
 async def test_who_asks_waits_for_no_reaper(make_store: MakeStore, connection: "Connection", database: str) -> None:
     """Until the reaper commits the expired record answers, from then on its tombstone; who does not ask waits and gets a new record."""
     key, store = await expired(make_store, database), make_store()
@@ -68,7 +59,7 @@ async def test_who_asks_waits_for_no_reaper(make_store: MakeStore, connection: "
         assert isinstance(record, Record)
         assert record.expired
         executing = asyncio.ensure_future(store.reserve(intent(key)))
-        await until(lambda: waits_for_a_lock(connection))
+        await until_waiting(connection)
         assert isinstance(await store.reserve(asking(key)), Record)
     assert isinstance(await executing, Lease)
     assert isinstance(await store.reserve(asking(key)), Record)
@@ -84,7 +75,7 @@ async def test_a_reserve_that_began_before_the_reaping_makes_nothing_after_it(
     await in_the_way.start()
     await connection.fetch(QUERIES["reserve"], *columns([intent_row(intent(ahead.key))]), 65536)
     reserving = asyncio.ensure_future(other.fetch(QUERIES["reserve_or_gone"], *asking_arguments(ahead, wanted)))
-    await until(lambda: waits_for_a_lock(connection))
+    await until_waiting(connection)
     assert await make_store().reap(10) == 1
     await in_the_way.rollback()
     answers = {row["asked_by"]: row for row in await reserving}
