@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from gateway.config.texts import upstream_url
 from gateway.dev.interrupts import Interrupts, interrupts
 from gateway.dev.programs import Service, check_free, end_leftovers, start_gateway, start_sample, url_of
 from gateway.dev.route_map import own_map, sample_map
-from gateway.dev.tour import Places, own_tour, plain_tour, sample_tour
+from gateway.dev.tour import ENV, Places, own_tour, plain_tour, sample_tour
 from gateway.embedded import EmbeddedError, NotInstalled, start_postgres, start_redis
 from gateway.embedded.launch import free_port, tail
 from gateway.embedded.process import prepared, secret, take_folder, write_private
@@ -114,8 +115,10 @@ def start(data: Path, wishes: Wishes, running: Running, told: Interrupts) -> Non
         "GATEWAY_DIGEST_SECRET": secret(data / "digest.secret"),
         "GATEWAY_UPSTREAM_URL": upstream,
     }
-    write_private(data / "env", "".join(f"{name}={value}\n" for name, value in variables.items()))
-    file, config = configuration(data, wishes, {**os.environ, **variables})
+    file = wishes.config or data / "gateway.yaml"
+    told_to_commands = {**variables, "GATEWAY_CONFIG": str(file)}
+    write_private(data / ENV, "".join(f"{name}={shlex.quote(value)}\n" for name, value in told_to_commands.items()))
+    config = configuration(file, wishes, {**os.environ, **variables})
     check_ports(config, wishes)
     migrate_ours(config, postgres.dsn)
     say("starting the gateway")
@@ -137,14 +140,12 @@ def start_redis_if_there(data: Path, running: Running, told: Interrupts) -> str:
     return redis.url
 
 
-def configuration(data: Path, wishes: Wishes, env: Mapping[str, str]) -> tuple[Path, Config]:
-    """The configuration file that the gateway will serve, loaded. Raises ConfigErrors."""
-    file = wishes.config
-    if file is None:
+def configuration(file: Path, wishes: Wishes, env: Mapping[str, str]) -> Config:
+    """The configuration that the gateway will serve, loaded; written first, unless it is the user's own. Raises ConfigErrors."""
+    if wishes.config is None:
         text = sample_map if wishes.upstream is None else own_map
-        file = data / "gateway.yaml"
         file.write_text(text(wishes.port, wishes.admin_port), "utf-8")
-    return file, load(file, env)
+    return load(file, env)
 
 
 def check_ports(config: Config, wishes: Wishes) -> None:

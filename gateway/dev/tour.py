@@ -1,10 +1,14 @@
 """What `dev` prints once everything runs."""
 
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 AMOUNT = 100
 OPENING_BALANCE = 100_000
+ENV = "env"
+"""The file in the data folder that holds what commands need in the environment, a `NAME=value` a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ def sample_tour(places: Places, name: str) -> str:
             "Where nobody can be asked (refunds, here) a person decides: what waits for one, and how it came to that.",
             [
                 f'curl -i {places.gateway}/v1/refunds {fields(4, "X-Sample-Fail: drop")} -d \'{{"charge":"ch_000001","amount":1}}\'',
-                f"curl -s {places.admin}/admin/v1/dead-letters",
+                command(places, "dead-letters list"),
+                command(places, f"records show --key {name}-4"),
             ],
         ),
         ("What the gateway counted.", [f"curl -s {places.admin}/metrics | grep -E '^idempotency_(requests|settlements)_total.* [1-9]'"]),
@@ -88,9 +93,15 @@ def heading(places: Places, what: str) -> str:
     return f"\nThe gateway is on {places.gateway}, in front of {what}{behind}.\n"
 
 
+def command(places: Places, words: str) -> str:
+    """A command of ours, with the configuration and the databases of this run, in whatever folder the reader's shell is."""
+    return f"(set -a; . {shlex.quote(str(places.data / ENV))}; {shlex.quote(sys.executable)} -m gateway {words})"
+
+
 def footer(places: Places) -> str:
     return (
         f"Metrics: {places.admin}/metrics   Readiness: {places.admin}/readyz\n"
-        f"Logs, the databases, and their addresses and passwords (env): {places.data}\n"
+        f"Logs, the databases, and their addresses and passwords ({ENV}): {places.data}\n"
+        f"Commands: {command(places, '--help')}\n"
         "Ctrl-C stops everything; the data stays.\n"
     )
