@@ -14,6 +14,7 @@ from gateway.core.reconcile.policy import AnswerPlan, Pace, Verdict
 
 PROBES = ("lookup", "cancel", "resend", "manual")
 TESTS = ("equals", "exists", "missing", "empty", "not_empty")
+CONCURRENCY_MAX = 1000
 
 _PACE = Pace()
 _POINTER = Text("a JSON pointer", reconcile_texts.whole_pointer, reconcile_texts.WHOLE_POINTER_PATTERN)
@@ -127,7 +128,7 @@ class ReconcileFields:
     ATTEMPTS = Field("attempts", Whole(1, 10_000), "After so many looks the record is a dead letter.", _PACE.attempts)
     MAX_AGE = Field("max_age", Duration("1s", "365d"), "After so long in doubt the record is a dead letter.", _PACE.max_age)
     TIMEOUT = Field("timeout", Duration("10ms", "10m"), "For one look.", _PACE.timeout)
-    CONCURRENCY = Field("concurrency", Whole(1, 1000), "Looks under way at one upstream, of one process.", _PACE.concurrency)
+    CONCURRENCY = Field("concurrency", Whole(1, CONCURRENCY_MAX), "Looks under way at one upstream, of one process.", _PACE.concurrency)
 
 
 RECONCILE = Struct.of(ReconcileFields, meant={"kind": "probe", "captured": "capture"})

@@ -1,12 +1,16 @@
 """The statements that take a few rows of what is due, when everything is: after an outage of days, or with a long backlog."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 import pytest
 
+from gateway.config.reconcile_fields import CONCURRENCY_MAX
 from gateway.embedded import PostgresServer
+from gateway.reconcile.background import BATCH
+from gateway.reconcile.reconciler import ORPHANS_AT_ONCE
 from gateway.store.postgres.queries import QUERIES
 from tests.postgres.plans import MODE_NAMES, plan_of, rows_read
 from tests.support.services import Services
@@ -96,3 +100,20 @@ async def test_as_much_is_read_as_is_taken(
     for mode in MODE_NAMES:
         plan = await plan_of(connection, mode, QUERIES[query], *arguments)
         assert rows_read(plan) <= kinds * 10 * 3, (mode, plan)
+
+
+@pytest.mark.parametrize(
+    ("query", "most"),
+    [
+        ("sweep", BATCH),
+        ("reap", BATCH),
+        ("purge", BATCH),
+        ("abandon", ORPHANS_AT_ONCE),
+        ("take_due", CONCURRENCY_MAX),
+    ],
+)
+def test_nobody_asks_for_more_than_the_bound(query: str, most: int) -> None:
+    """A batch that the literal cuts short would look like the last one."""
+    bounds = [int(bound) for bound in re.findall(r"LIMIT (\d\d+)", QUERIES[query])]
+    assert bounds
+    assert min(bounds) >= most
