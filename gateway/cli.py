@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gateway import __version__
 from gateway.commands.audit import audit
@@ -68,7 +69,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--upstream", metavar="URL", help="Your API. Without it a sample payments API is started.")
-@config_option(required=False)
+@click.option("--config", metavar="FILE", type=PATH, help="Your configuration, which says where to listen. Without it one is written.")
 @click.option(
     "--data",
     metavar="DIR",
@@ -86,6 +87,9 @@ def dev(upstream: str | None, config: Path | None, data: Path | None, port: int,
       idempotency-gateway dev
       idempotency-gateway dev --upstream http://127.0.0.1:3000 --data ./gateway-data
     """
+    explicit = click.get_current_context().get_parameter_source
+    if config is not None and ParameterSource.COMMANDLINE in (explicit("port"), explicit("admin_port")):
+        raise click.UsageError(f"--port and --admin-port are for the configuration that is written without --config; change {config}.")
     with reported():
         from gateway.dev import run
 

@@ -83,6 +83,7 @@ def resolve_options(command: Command) -> Command:
     command = click.option(
         "--body-file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True), help="The answer's body; - for stdin."
     )(command)
+    command = click.option("--no-body", is_flag=True, help="The answer has no body.")(command)
     command = click.option("--header", metavar="'NAME: VALUE'", multiple=True, help="A field of the answer. May be given repeatedly.")(
         command
     )

@@ -107,18 +107,22 @@ def resolve(
     status: int | None,
     header: tuple[str, ...],
     body_file: str | None,
+    no_body: bool,
     retention: float | None,
     **given: Any,
 ) -> None:
     """`state`: with a key, only records in it."""
     from gateway.commands import work
+    from gateway.core.reconcile.found import BODILESS
 
     if completed == not_executed:
         raise click.UsageError("Say what became of it: --completed, or --not-executed.")
     if completed and status is None:
         raise click.UsageError("--completed needs the --status of the answer that retries get.")
-    if not completed and (status is not None or header or body_file is not None):
-        raise click.UsageError("What was not executed has no answer: --status, --header and --body-file go with --completed.")
+    if not completed and (status is not None or header or body_file is not None or no_body):
+        raise click.UsageError("What was not executed has no answer: --status, --header, --body-file and --no-body go with --completed.")
+    if completed and (body_file is not None) == no_body and status not in BODILESS:
+        raise click.UsageError("Say what body retries get, since it cannot be changed any more: --body-file FILE, or --no-body.")
     answer = work.Answer(status, work.read_headers(header), work.read_body(body_file)) if completed and status is not None else None
     work.resolve(config, wanted_of(given, state), answer, retention, how_of(given))
 

@@ -85,7 +85,8 @@ def own_tour(places: Places) -> str:
 
 def plain_tour(places: Places, file: Path) -> str:
     """For a configuration of the user's own."""
-    return "\n".join([heading(places, str(file)), footer(places)])
+    first = f"\nThe gateway is on {places.gateway}, as {file} says. GATEWAY_UPSTREAM_URL, for its use, is {places.upstream}.\n"
+    return first + "\n" + footer(places) + "Commands also need whatever other variables your file uses.\n"
 
 
 def heading(places: Places, what: str) -> str:

@@ -9,6 +9,8 @@ from gateway.core.model import Headers
 from gateway.core.problems import Problem
 from gateway.ports import Body, Tunnel
 
+LOOK_AGAIN = "The operation may have been executed; its outcome is being found out. Repeat this request later to learn it."
+
 
 class Passed(NamedTuple):  # here and below: one for every request, and made in a third of a frozen dataclass's time
     """A whole response from the upstream, hop-by-hop fields already gone. `headers` carry no framing fields, but for what has no body."""

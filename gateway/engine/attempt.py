@@ -29,7 +29,7 @@ from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
-from gateway.engine.answers import Answer, Passed, Refused, Relayed, Replayed, Reply
+from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.late import Late, Write
 from gateway.engine.request import GuardedRequest
@@ -404,9 +404,14 @@ class Attempt:
                 assert_never(outcome)
 
     def _unknown_answer(self, outcome: _Response | _Failure | None) -> Refused:
-        reason = outcome.reason if isinstance(outcome, InDoubt) else None
-        problem = Problem.UPSTREAM_FAILED if self._request.policy.mode is Mode.OBSERVE else Problem.OUTCOME_UNKNOWN
-        return Refused(problem, 504 if reason in TIMEOUTS else 502, cause=reason and reason.value)
+        reason, policy = outcome.reason if isinstance(outcome, InDoubt) else None, self._request.policy
+        status, cause = 504 if reason in TIMEOUTS else 502, reason and reason.value
+        if policy.mode is Mode.OBSERVE:
+            return Refused(Problem.UPSTREAM_FAILED, status, cause=cause)
+        if not policy.reconcilable:
+            return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause)
+        first_look = core.retry_after(self._lease.duration + policy.max_execution)
+        return Refused(Problem.OUTCOME_UNKNOWN, status, retry_after=first_look, detail=LOOK_AGAIN, cause=cause)
 
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""

@@ -29,7 +29,7 @@ from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, St
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, Mode, OnExpired, OnStoreOutage, OnUnknown
 from gateway.core.problems import Problem
-from gateway.engine.answers import Refused, Replayed, Reply
+from gateway.engine.answers import LOOK_AGAIN, Refused, Replayed, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.keeping import recall
@@ -45,7 +45,6 @@ ROUNDS = 3
 MAX_WAITERS = 1000
 """How many requests of this process may wait for another attempt's end; more of them get the conflict answer at once."""
 
-LOOK_AGAIN = "The operation may have been executed; its outcome is being found out. Repeat this request later to learn it."
 POLL_FIRST = 0.05
 POLL_LONGEST = 1.0
 RELEASE_BACKOFF = 0.1

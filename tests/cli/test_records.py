@@ -156,7 +156,7 @@ def test_a_dead_letter_is_resolved_as_completed(desk: Desk) -> None:
     assert (response.status, response.body) == (201, b'{"id": "re_1"}\xff')
     assert response.headers == ((b"Content-Type", b"application/json"),)
     assert "INC-7: asked the provider" in desk.run("records", "show", name).out
-    again = desk.run("records", "resolve", name, "--completed", "--status", "200", *REASON, code=1)
+    again = desk.run("records", "resolve", name, "--completed", "--status", "200", "--no-body", *REASON, code=1)
     assert again.err.startswith("Refused: It is completed already")
     by_key = desk.run("dead-letters", "resolve", "--key", "b", "--not-executed", *REASON, code=1)
     assert by_key.err.splitlines()[1].split()[0] == "completed", "what it is now, for whoever was slower than a colleague"
@@ -167,7 +167,7 @@ def test_what_is_never_stored_is_told(desk: Desk) -> None:
     """A field that no retry will get is left out with a warning."""
     (name,) = desk.make(("unknown", "b"))
     fields = ["--header", "Set-Cookie: a=b", "--header", "X-Kept: yes"]
-    done = desk.run("records", "resolve", name, "--completed", "--status", "201", *fields, *REASON)
+    done = desk.run("records", "resolve", name, "--completed", "--status", "201", "--no-body", *fields, *REASON)
     assert done.err == "warning: Set-Cookie is never stored with an answer: it is left out\nOK\n"
     response = desk.find("b")
     assert response is not None
@@ -236,7 +236,10 @@ USAGE = [
     (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--not-executed"], "--completed, or --not-executed"),
     (["records", "resolve", "rec_x", "--reason", "r", "--completed"], "--completed needs the --status"),
     (["records", "resolve", "rec_x", "--reason", "r", "--not-executed", "--status", "200"], "has no answer"),
-    (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--status", "200", "--header", "x"], "'Name: value'"),
+    (["records", "resolve", "rec_x", "--reason", "r", "--not-executed", "--no-body"], "has no answer"),
+    (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--status", "201"], "--body-file FILE, or --no-body"),
+    (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--status", "201", "--no-body", "--body-file", "x"], "or --no-body"),
+    (["records", "resolve", "rec_x", "--reason", "r", "--completed", "--status", "204", "--header", "x"], "'Name: value'"),
     (["records", "resolve", "rec_x", "--reason", "r", "--not-executed", "--retention", "2"], "2 has no unit"),
 ]
 

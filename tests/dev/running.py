@@ -84,7 +84,7 @@ class Dev:
     def __init__(self, data: Path, *arguments: str, port: int = 0, admin_port: int = 0) -> None:
         self.data = data
         self.output = ""
-        ports = ["--port", str(port), "--admin-port", str(admin_port)]
+        ports = [] if "--config" in arguments else ["--port", str(port), "--admin-port", str(admin_port)]
         argv = [sys.executable, "-P", "-m", "gateway", "dev", "--data", str(data), *ports, *arguments]
         file, name = tempfile.mkstemp(prefix="idempotency-gateway-tests-")
         self.messages = Path(name)

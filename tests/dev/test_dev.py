@@ -7,6 +7,8 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 from gateway.embedded.launch import free_port
 from tests.dev.running import Answer, Curl, Dev, curls, wait_for
 from tests.embedded.leftovers import gone
@@ -171,10 +173,24 @@ def test_a_configuration_of_the_users_own_is_served(data_folder: Path, tmp_path:
         """
     )
     with Dev(data_folder, "--config", str(file)).ready() as dev:
+        assert f"as {file} says" in dev.output
         executed, replayed = charge(dev.gateway, "once").send(), charge(dev.gateway, "once").send()
         assert (executed.status, replayed.body) == (201, executed.body)
         dev.interrupt()
         assert dev.ends() == 0
+
+
+def test_only_the_command_line_names_a_configuration(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that has read the `env` file of one run gets a run of its own from the next; and a file says itself where to listen."""
+    monkeypatch.setenv("GATEWAY_CONFIG", "/none/gateway.yaml")
+    with Dev(data_folder).ready() as dev:
+        assert "a sample payments API" in dev.output
+        assert f"GATEWAY_CONFIG={data_folder}/gateway.yaml" in (data_folder / "env").read_text().splitlines()
+        dev.interrupt()
+        assert dev.ends() == 0
+    with Dev(data_folder, "--config", "own.yaml", "--port", "8080") as dev:
+        assert dev.ends() == 2
+        assert "change own.yaml" in dev.said()
 
 
 def test_mistakes_are_named_and_nothing_is_left(data_folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.core.decision import Label
 from gateway.core.model import Status
+from gateway.core.policy import OnUnknown
 from gateway.engine.answers import Passed, Refused, Replayed
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
 from tests.engine.stage import POLICY, Scene, Stage, refused, scene, told
@@ -96,6 +97,28 @@ def _in_doubt(reason: DoubtReason, status: int) -> Scene:
 def test_what_is_in_doubt_is_never_run_again(reason: DoubtReason, status: int) -> None:
     """After the first byte nothing but doubt is left: 504 for a timeout, 502 else, and 409 from then on."""
     scene(_in_doubt(reason, status))()
+
+
+@scene
+async def test_the_first_answer_in_doubt_says_what_its_retries_will(stage: Stage) -> None:
+    """Where the outcome is found out: come back with the same key, and when. It once told the client to ask the API itself, for good."""
+    found_out = replace(POLICY, on_unknown=OnUnknown.REEXECUTE)
+    stage.upstream.plays(Part(pieces=(), raises=InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)))
+    first, again = (await stage.ask(found_out)).answer, (await stage.ask(found_out)).answer
+    assert isinstance(first, Refused)
+    assert isinstance(again, Refused)
+    assert (first.final_status, again.final_status) == (504, 409)
+    assert (first.detail, first.retry_after) == (again.detail, again.retry_after)
+    assert first.retry_after is not None
+
+
+@scene
+async def test_where_nobody_finds_out_the_first_answer_names_no_time(stage: Stage) -> None:
+    """As its retries do: a person has to look, and nobody knows when."""
+    stage.upstream.plays(Part(pieces=(), raises=InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)))
+    for answer in ((await stage.ask()).answer, (await stage.ask()).answer):
+        assert isinstance(answer, Refused)
+        assert (answer.detail, answer.retry_after) == (None, None)
 
 
 @scene
