@@ -99,6 +99,32 @@ async def test_frozen_after_it_sent_completes_late(setup: Setup, upstream: Count
     assert upstream.runs_of(b"k1") == 1
 
 
+async def test_frozen_past_its_time_limit_takes_the_answer_that_came_meanwhile(
+    setup: Setup, upstream: CountingUpstream, tmp_path: Path
+) -> None:
+    """The limit is over when it thaws, and the answer has been in its socket for long: that is no doubt."""
+    release, limit = asyncio.Event(), 2.0
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await release.wait()
+        await exchange.answer()
+
+    upstream.behave = hold
+    async with running(replace(setup, timeouts=f"{{first_byte: {limit:.0f}s}}"), tmp_path) as gateway:
+        request = asyncio.create_task(ask(gateway.port, payment(b"k1")))
+        await upstream.executed.wait()
+        gateway.freeze()
+        release.set()
+        await asyncio.sleep(limit + 0.5)
+        gateway.thaw()
+        first = await request
+        again = await ask(gateway.port, payment(b"k1"))
+    assert first.status == again.status == 201
+    assert first.body == again.body
+    assert upstream.runs_of(b"k1") == 1
+
+
 async def test_the_client_hangs_up_at_any_point(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Twenty points between the first byte and the answer: the operation runs at most once, and the retry replays it."""
 
