@@ -84,6 +84,8 @@ def _warn_of_upstream(section: Section) -> Iterator[tuple[Place, str]]:
     health = section.sub(UpstreamFields.HEALTH)
     if health.get(HealthFields.FAILURES) == 0 and health.given(HealthFields.COOLDOWN):
         yield health.place_of(HealthFields.COOLDOWN), "has no effect with `failures: 0`"
+    if health.get(HealthFields.FAILURES) == 0 and health.get(HealthFields.CIRCUIT):
+        yield health.place_of(HealthFields.CIRCUIT), "has no effect with `failures: 0`"
     yield from _warn_of_tls(section.sub(UpstreamFields.TLS))
     yield from _warn_of_expiry(section.sub(UpstreamFields.TLS), TlsClientFields.CERT_FILE, TlsClientFields.CA_FILE)
 

@@ -150,8 +150,9 @@ class UpstreamConfig:
 
     `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the Host line as
     received), `target` (each target's own) or the Host line's literal value. `tls` is None unless the targets are `https://`, and may
-    be None then too. A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `stream_idle` bounds
-    the silence in event streams and tunnels.
+    be None then too. A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests are
+    refused while no target can be connected to; None means if there are several. `stream_idle` bounds the silence in event streams and
+    tunnels.
     """
 
     name: str
@@ -167,6 +168,7 @@ class UpstreamConfig:
     tls: TlsClient | None
     failures: int
     cooldown: float
+    circuit: bool | None
     stream_idle: float
     slot_wait: float
 

@@ -58,6 +58,7 @@ def resolve_upstream(name: str, section: Section) -> UpstreamConfig:
         tls=_tls_client(section),
         failures=health.get(HealthFields.FAILURES),
         cooldown=health.get(HealthFields.COOLDOWN),
+        circuit=health.get(HealthFields.CIRCUIT),
         stream_idle=timeouts.get(TimeoutFields.STREAM_IDLE),
         slot_wait=section.get(UpstreamFields.SLOT_WAIT),
     )

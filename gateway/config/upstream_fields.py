@@ -36,6 +36,7 @@ class HealthFields:
 
     FAILURES = Field("failures", Whole(0, 1000), "Failures in a row after which a target is left alone; 0: never.", 10)
     COOLDOWN = Field("cooldown", Duration("10ms", "1h"), "How long it is left alone before one request tries it.", 5.0)
+    CIRCUIT = Field("circuit", Flag(), "Whether requests are refused while no target can be connected to. Default: with several targets.")
 
 
 class UpstreamFields:

@@ -84,7 +84,11 @@ class Families:
         self.duplicates = self._counter("duplicates", "Equal requests of one caller under different keys, close together.", "route")
         self.memory_held = self._gauge("memory_held_bytes", "Bodies held in memory, of those that count.", "livesum")
         self.target_up = self._gauge(
-            "upstream_target_up", "0 while a target is left alone after failures.", "livemin", "upstream", "target"
+            "upstream_target_up",
+            "0 while a target has done nothing but fail, so that others are asked first.",
+            "livemin",
+            "upstream",
+            "target",
         )
         self.background_failures = self._counter("background_failures", "Failures of background work.", "task")
         self.log_lines_dropped = self._counter("access_log_dropped_lines", "Access log lines dropped because their reader stalled.")

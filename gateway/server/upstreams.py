@@ -30,7 +30,8 @@ def make_upstream(config: UpstreamConfig, on_health: Callable[[str, bool], None]
         )
         for target in config.targets
     ]
-    return Balancer(targets, on_health)
+    circuit = len(targets) > 1 if config.circuit is None else config.circuit
+    return Balancer(targets, on_health, circuit=circuit)
 
 
 def _settings(config: UpstreamConfig, target: str) -> UpstreamSettings:

@@ -1,4 +1,4 @@
-"""Several targets of one upstream, tried in turn as long as nothing was sent. With one target it is a circuit breaker.
+"""Several targets of one upstream, tried in turn as long as nothing was sent.
 
 A call goes to the next target only after a proof that nothing of it was written: no connection, or no slot for one. From the first
 byte on there is no second try, ever: InDoubt goes to the caller, as does a lapsed lease, which the fence, asked again before the
@@ -8,6 +8,7 @@ first byte on each connection, reports. A target that keeps failing is left alon
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 
 from gateway.ports import NotSent, NotSentReason, UpstreamRequest
 from gateway.upstream.client import HttpUpstream
@@ -25,14 +26,18 @@ class Balancer:
     Failures are those to connect and those of an exchange (a lost connection, an invalid response, silence); neither a status, a
     cancelled call, our own stop nor a full connection pool is one. A response is a success once its head is there; if its body fails,
     that is taken back and counts as one failure. `on_health(target, healthy)` is told each change at once; it must be cheap and not raise.
+    Without `circuit` no call is ever refused: targets that are away are asked last, like others that fail.
 
     Targets with a free slot come before those without; if none has one, the call waits `slot_wait` at one of them and then asks the
     others once. Raises ValueError if there are no targets.
     """
 
-    def __init__(self, targets: Sequence[tuple[str, HttpUpstream, Health]], on_health: OnHealth | None = None) -> None:
+    def __init__(
+        self, targets: Sequence[tuple[str, HttpUpstream, Health]], on_health: OnHealth | None = None, *, circuit: bool = True
+    ) -> None:
         if not targets:
             raise ValueError("an upstream needs a target")
+        self._circuit = circuit
         self._targets = tuple(_Target(place, *target, on_health) for place, target in enumerate(targets))
         self._next = 0
 
@@ -49,29 +54,31 @@ class Balancer:
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
         """See the port, and `HttpUpstream.send`. Each target is tried once at most, all within the call's own `total`.
 
-        Raises NotSent(CIRCUIT_OPEN) if no target is admitted, with the seconds until the soonest is (0: when its trial has ended);
+        Raises NotSent(CIRCUIT_OPEN) if every target is away, with the seconds until the soonest is tried (0: when its trial has ended);
         else what the last target that could not be connected met, or NO_SLOT if that was all there was.
         """
         loop = asyncio.get_running_loop()
         now = started = loop.time()
         unreached: NotSent | None = None
         full: NotSent | None = None
-        for target in self._in_turn():
-            health, failed = target.health, target.fail
+        last: list[_Target] = []
+        for target in chain(self._in_turn(), last):
+            health = target.health
+            failed: Callable[..., None] = target.fail
             trial: _Trial | None = None
             if now > started and target.out_of_time(started, now):
                 continue
-            if health.open:
-                if not health.admits(now):
+            if health.open and target not in last:
+                trial = self._trial(target, now, last)
+                if trial is None:
                     continue
-                trial = _Trial(target)
                 failed = trial.failed
             self._next = target.place + 1
             try:
                 response = await target.upstream.send(request, fence, started=started, patient=full is None, failed=failed)
             except NotSent as error:
                 if error.reason in _UNREACHED:
-                    failed()
+                    failed(reached=False)
                     unreached = error
                 elif error.reason is NotSentReason.NO_SLOT:
                     full = error
@@ -79,7 +86,7 @@ class Balancer:
                     raise
                 now = loop.time()
             else:
-                success = health.succeeded(trial=False) if trial is None else trial.succeeded()
+                success = target.answered(last_resort=target in last) if trial is None else trial.succeeded()
                 if success is not None:
                     response.watch(partial(target.failed, after=success))
                 return response
@@ -100,6 +107,14 @@ class Balancer:
         turn = self._next % len(targets)
         return sorted(targets[turn:] + targets[:turn], key=_is_full)
 
+    def _trial(self, target: "_Target", now: float, last: list["_Target"]) -> "_Trial | None":
+        """A trial of a target that is to be left alone. None: not now; it is put to the last if it may be asked at all."""
+        if target.health.admits(now):
+            return _Trial(target)
+        if not (self._circuit and target.health.away):
+            last.append(target)
+        return None
+
     def _reopens_in(self, now: float) -> float:
         return min(target.health.reopens_in(now) for target in self._targets)
 
@@ -114,7 +129,7 @@ class _Target:
         self.upstream = upstream
         self.health = health
         self.total = upstream.settings.total
-        self.fail: Callable[[], None] = self.failed  # bound once, not once a call
+        self.fail = self.failed  # bound once, not once a call
         self._name = name
         self._on_health = on_health
 
@@ -129,9 +144,13 @@ class _Target:
             self._tell(healthy=True)
         return success
 
-    def failed(self, *, trial: bool = False, after: Success | None = None) -> None:
+    def answered(self, *, last_resort: bool) -> Success | None:
+        """A call that was no trial got its answer. One that came after the opening, for want of another target, closes it."""
+        return self.proved() if last_resort else self.health.succeeded(trial=False)
+
+    def failed(self, *, trial: bool = False, reached: bool = True, after: Success | None = None) -> None:
         was_open = self.health.open
-        self.health.failed(asyncio.get_running_loop().time(), trial=trial, after=after)
+        self.health.failed(asyncio.get_running_loop().time(), trial=trial, reached=reached, after=after)
         if self.health.open and not was_open:
             self._tell(healthy=False)
 
@@ -153,9 +172,9 @@ class _Trial:
         self._over = True
         return self._target.proved()
 
-    def failed(self) -> None:
+    def failed(self, *, reached: bool = True) -> None:
         self._over = True
-        self._target.failed(trial=True)
+        self._target.failed(trial=True, reached=reached)
 
     def abandoned(self) -> None:
         if not self._over:

@@ -6,6 +6,9 @@
                                        └──────── it fails ──────────┘   (abandoned: the next call is the trial)
 
 Calls that were admitted before the opening end during it or later. They tell of the past, and change nothing then.
+
+An open target is *away* if as many failures in a row were failures to reach it at all. One that was reached and failed may have failed
+because of what it was asked: it is open, but not away.
 """
 
 from dataclasses import dataclass
@@ -29,17 +32,23 @@ class Health:
     calls that are not the trial say so with `trial=False`.
     """
 
-    __slots__ = ("_cooldown", "_failures", "_reopens", "_row", "_successes", "_trial", "open")
+    __slots__ = ("_cooldown", "_failures", "_reopens", "_row", "_successes", "_trial", "_unreached", "open")
 
     def __init__(self, failures: int, cooldown: float) -> None:
         self._failures = failures
         self._cooldown = cooldown
         self._row = 0
+        self._unreached = 0  # of the row: since it was reached last
         self._successes = 0
         self.open = False
         """Whether the target is left alone, but for trials."""
         self._reopens = 0.0
         self._trial: float | None = None  # when it was admitted
+
+    @property
+    def away(self) -> bool:
+        """Whether it is open because it could not be reached."""
+        return 0 < self._failures <= self._unreached
 
     def admits(self, now: float) -> bool:
         """Whether a call may go to the target now. While half-open, True makes that call the trial."""
@@ -58,13 +67,18 @@ class Health:
         row = self._row
         if not row:
             return None
-        self._row = 0
+        self._row = self._unreached = 0
         self._trial = None
         self.open = False
         return Success(row, self._successes)
 
-    def failed(self, now: float, *, trial: bool = True, after: Success | None = None) -> None:
-        """The target failed a call. `after`: which had looked like this success before; it is taken back, unless others came since."""
+    def failed(self, now: float, *, trial: bool = True, reached: bool = False, after: Success | None = None) -> None:
+        """The target failed a call, `reached` or not. `after`: which had looked like this success; it is taken back, unless others came."""
+        was_away = self.away
+        if not reached:
+            self._unreached += 1
+        elif trial or not was_away:
+            self._unreached = 0
         if not self.open:
             if after is not None and after.number == self._successes:
                 self._row = max(self._row, after.row)
@@ -75,6 +89,8 @@ class Health:
         elif trial and self._trial is not None:
             self._reopens = now + self._cooldown
             self._trial = None
+        elif self.away and not was_away:
+            self._reopens = now + self._cooldown
 
     def abandoned(self) -> None:
         """The trial ended without telling anything about the target: the next call may be it."""

@@ -17,6 +17,7 @@ UPSTREAM = [
         id="slot-wait",
     ),
     pytest.param(", health: {failures: 0, cooldown: 1s}", "4:76: {}.health.cooldown: has no effect with `failures: 0`", id="cooldown"),
+    pytest.param(", health: {failures: 0, circuit: true}", "4:75: {}.health.circuit: has no effect with `failures: 0`", id="circuit"),
     pytest.param(
         ", tls: {verify: false}",
         "4:58: {}.tls.verify: false: whoever sits between gateway and upstream can read and change everything; "

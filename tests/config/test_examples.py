@@ -37,7 +37,7 @@ from tests.tls.authority import write_authority, write_pair
 ACCOUNT = (HeaderPrincipal("X-Account-Id"),)
 FOLDER = Path(__file__).parents[2] / "config"
 ENV = {"GATEWAY_DIGEST_SECRET": "0123456789abcdef", "GATEWAY_POSTGRES_DSN": "postgresql://gateway@db/gateway"}
-CHOSEN = {"scope", "principal", "methods"}
+CHOSEN = {"scope", "principal", "methods", "circuit"}
 """Fields that have no fixed default: the example shows a value."""
 _KEY = ".routes.idempotency.key"
 NEEDS_MORE = {".tls", ".admin.tls", ".upstreams.tls", ".upstreams.targets", f"{_KEY}.query", f"{_KEY}.json_pointer", f"{_KEY}.pattern"} | {

@@ -76,7 +76,7 @@ upstreams:
   payments:
     targets: ["https://payments.example", "https://other.example:8443/"]
     host: api.example:8443
-    health: {failures: 3, cooldown: 1500ms}
+    health: {failures: 3, cooldown: 1500ms, circuit: false}
     timeouts: {connect: 1s, first_byte: 10s, read_idle: 5s, stream_idle: 10m, total: 90s}
     max_execution: 3m
     keepalive: 10s
@@ -124,6 +124,7 @@ PLAIN = UpstreamConfig(
     tls=None,
     failures=10,
     cooldown=5.0,
+    circuit=None,
     stream_idle=3600.0,
     slot_wait=1.0,
 )
@@ -170,6 +171,7 @@ FULL_UPSTREAM = UpstreamConfig(
     tls=None,
     failures=3,
     cooldown=1.5,
+    circuit=False,
     stream_idle=600.0,
     slot_wait=0.5,
 )

@@ -91,12 +91,18 @@ class Stub:
     """
 
     def __init__(
-        self, script: Script = answer_all, *, path: str | None = None, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+        self,
+        script: Script = answer_all,
+        *,
+        path: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> None:
         self.script = script
         self.requests: list[bytes] = []
         self.connections = 0
-        self.port = 0
+        self.port = port
         self.seen = asyncio.Event()
         self._host = host
         self._path = path

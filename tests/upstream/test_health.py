@@ -92,6 +92,23 @@ def test_calls_from_before_the_opening_decide_nothing() -> None:
     assert not health.open
 
 
+def test_only_failures_to_reach_it_make_it_away() -> None:
+    """One call that reached it begins that row anew, also the trial; what began before the opening has no say."""
+    health = Health(2, 5.0)
+    for reached in (False, True, False):
+        health.failed(0.0, reached=reached)
+    assert (health.open, health.away) == (True, False)
+    health.failed(1.0, trial=False)
+    assert (health.away, health.reopens_in(1.0)) == (True, 5.0)
+    health.failed(1.0, trial=False, reached=True)
+    assert health.away
+    assert health.admits(6.0)
+    health.failed(6.0, reached=True)
+    assert (health.open, health.away) == (True, False)
+    health.succeeded()
+    assert not health.open
+
+
 def test_zero_failures_switch_it_off() -> None:
     """It admits whatever happens."""
     health = Health(0, 5.0)

@@ -178,7 +178,7 @@ async def test_failover_only_when_nothing_was_sent(stub: Stub, module_database: 
 async def test_a_breaker_opens_its_refusals_release_the_key_and_it_closes_again(module_database: str, tmp_path: Path) -> None:
     """After `failures` in a row the target is left alone: 503 `circuit_open`, a free key, and a trial after `cooldown`."""
     port = free_port()
-    upstream = f'url: "http://127.0.0.1:{port}", health: {{failures: 3, cooldown: 1s}}'
+    upstream = f'url: "http://127.0.0.1:{port}", health: {{failures: 3, cooldown: 1s, circuit: true}}'
     async with before(module_database, tmp_path, upstream) as process, Wire(process, Stub(), module_database) as wire:
         for _ in range(3):
             answer = await ask(process.port, guarded(b"breaker"))
