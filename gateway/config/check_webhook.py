@@ -14,7 +14,7 @@ from gateway.config.units import format_duration
 from gateway.config.webhook_fields import WebhookFields
 from gateway.core.policy import ForwardKey, Policy, Route
 from gateway.core.reconcile.policy import OWN_KEY, PlainSignature, Verdict, Webhook
-from gateway.core.routes import parse_pattern
+from gateway.core.routes import parse_pattern, path_segments
 
 _N = WebhookFields
 _REQUIRED = (
@@ -50,7 +50,7 @@ def check_webhooks(reader: Reader, root: Section, routes: Sequence[ResolvedRoute
 
 def taken_by(path: str, routes: Sequence[Route]) -> Route | None:
     """The route that would take a provider's request, were it no webhook's."""
-    segments = tuple(path[1:].split("/"))
+    segments = path_segments(path)
     matching = (route for route in routes if not route.methods or "POST" in route.methods)
     return next((route for route in matching if parse_pattern(route.path).matches(segments)), None)
 

@@ -4,60 +4,48 @@ The *raw* path is what is forwarded, byte for byte (RFC 9110 section 7.7: a prox
 reading an upstream makes of it: escapes decoded, dot segments resolved, doubled and trailing slashes and `;parameters` dropped. It decides
 among unguarded routes. A request of which *any* reading (`gateway.core.readings`) belongs to a guarded route that its raw path misses
 is refused: passing it on would let some spelling walk around the guard.
+
+One closing slash is no other path: `/v1/pay` and `/v1/pay/` are two spellings that frameworks redirect to each other or take for one, so
+the guard of either is that of both.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from gateway.core.policy import Route
-from gateway.core.readings import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, readings
+from gateway.core.readings import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, names_host, parts
+from gateway.core.route_index import Bits, Pattern, RouteIndex
 
 CACHED_TARGETS, CACHED_TARGET = 2048, 256
 """How many matches are remembered, and for targets of how many bytes at most."""
 
-_PLAIN = re.compile(rb"(?:/%b)+|/" % PLAIN)
+MAX_SEGMENTS = 512
+"""A path of more segments is no target that is taken: it bounds what a path costs before anything is known of it."""
+
+_PLAIN = re.compile(rb"(?:/%b)+/?|/" % PLAIN)
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _SEGMENT = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%-]*")
 _PARAMETER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A path pattern. `segments` holds literals, and None for a `{parameter}` (exactly one non-empty segment).
-
-    `rest` is the closing `/**`: zero or more further segments.
-    """
-
-    segments: tuple[str | None, ...]
-    rest: bool
-
-    def matches(self, segments: tuple[str, ...]) -> bool:
-        """Whether a path split at its slashes belongs to this pattern."""
-        if len(segments) < len(self.segments) or (len(segments) > len(self.segments) and not self.rest):
-            return False
-        return all(have != "" if want is None else have == want for want, have in zip(self.segments, segments, strict=False))
-
-    def covers(self, other: "Pattern") -> bool:
-        """Whether every path that belongs to `other` belongs to this pattern too."""
-        if len(self.segments) > len(other.segments) or ((other.rest or len(other.segments) > len(self.segments)) and not self.rest):
-            return False
-        pairs = zip(self.segments, other.segments, strict=False)
-        return all(theirs is None or theirs != "" if mine is None else mine == theirs for mine, theirs in pairs)
+_FOREIGN = re.compile(r":([A-Za-z_]\w*)\??|<(?:\w+:)?(\w+)>|\{(\w+):[^}]*\}|\[(?:\.\.\.)?(\w+)\]|\{(\w+)\.\.\.\}", re.ASCII)
+"""Parameters as Express and Rails, Flask and Django, Starlette and ASP.NET, Next.js, and Go write them."""
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read `/literal/{parameter}/**`. Raises ValueError with a sentence that says what to change."""
+    """Read `/literal/{parameter}/**`; a closing slash changes nothing. Raises ValueError with a sentence that says what to change."""
     if not text.startswith("/"):
         raise ValueError(f"a path starts with a slash: /{text}")
-    parts = text[1:].split("/")
-    rest = parts[-1] == "**"
+    pieces = text[1:].split("/")
+    if len(pieces) > 1 and pieces[-1] == "" and pieces[-2] not in {"", "**"}:
+        pieces.pop()
+    rest = pieces[-1] == "**"
     if rest:
-        parts.pop()
-    elif parts == [""]:
+        pieces.pop()
+    elif pieces == [""]:
         return Pattern(("",), rest=False)
-    return Pattern(tuple(_parse_segment(part) for part in parts), rest)
+    return Pattern(tuple(_parse_segment(piece) for piece in pieces), rest)
 
 
 def _parse_segment(part: str) -> str | None:
@@ -65,11 +53,20 @@ def _parse_segment(part: str) -> str | None:
         return None
     if part in {"", ".", ".."}:
         raise ValueError("empty and dot segments never match, since requests are compared in their normal form; remove them")
+    if (foreign := _FOREIGN.fullmatch(part)) is not None:
+        name = next(filter(None, foreign.groups()))
+        raise ValueError(f"{part!r} would be taken literally; a parameter is written {{{name}}}, and what is left of a path /**")
     if "*" in part or "{" in part or "}" in part:
         raise ValueError(f"{part!r}: a parameter fills a whole segment, as in /{{name}}, and ** stands only at the end")
     if "%" in part or not _SEGMENT.fullmatch(part):
         raise ValueError(f"{part!r}: write the path decoded, in letters, digits and -._~!$&'()+,;=:@")
     return part
+
+
+def path_segments(path: str) -> tuple[str, ...]:
+    """A path as patterns match it: split at its slashes, without a closing one. The root is one empty segment."""
+    segments = path[1:].split("/")
+    return tuple(segments[:-1] if len(segments) > 1 and segments[-1] == "" else segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +128,18 @@ class RouteTable:
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         self.routes = routes
-        self._compiled = tuple((parse_pattern(route.path), route) for route in routes)
-        self._loose = tuple((_loosen_pattern(pattern), route) for pattern, route in self._compiled)
-        self._folded = all(pattern == loose for (pattern, _), (loose, _) in zip(self._compiled, self._loose, strict=True))
+        patterns = tuple(parse_pattern(route.path) for route in routes)
+        loose = tuple(map(_loosen_pattern, patterns))
+        self._index, self._loose = RouteIndex(patterns), RouteIndex(loose)
+        self._folded = patterns == loose
+        self._spelled = _bits(routes[at].policy is None and pattern.spells_its_end for at, pattern in enumerate(patterns))
         self._cached = lru_cache(maxsize=CACHED_TARGETS)(self._match)
-        self._guarded = tuple(route for route in routes if route.policy is not None)
+        self._guarded = _bits(route.policy is not None for route in routes)
+        self._of_method = {method: self._taking(method) for route in routes for method in route.methods}
+        self._of_others = self._taking(None)
 
     def match(self, method: str, target: bytes) -> Match:
-        """Find the route of a request. Pure; linear in the number of routes, but for short targets that came before."""
+        """Find the route of a request. Pure; linear in the target, but for short ones that came before."""
         if len(target) > CACHED_TARGET:
             return self._match(method, target)
         return self._cached(method, target)
@@ -147,56 +148,63 @@ class RouteTable:
         path, _, _ = split_target(target)
         if not path.startswith(b"/") or b"#" in target:
             return self._match_asterisk(method) if target == b"*" else RefusedTarget(None)
-        segments = tuple(path[1:].decode("utf-8", "surrogateescape").split("/"))
-        raw = _find(self._compiled, method, segments)
-        if _PLAIN.fullmatch(path):
-            return self._match_plain(method, segments, raw)
-        if self._guarded and (refused := self._refuse(method, path, raw)) is not None:
+        if path.count(b"/") > MAX_SEGMENTS:
+            return RefusedTarget(None)
+        text = path.decode("utf-8", "surrogateescape")
+        taking = self._of_method.get(method, self._of_others)
+        raw = self._find(self._index, taking, text)
+        guarded = raw is not None and self._is_guarded(raw)
+        plain = _PLAIN.fullmatch(path) is not None
+        if raw is not None and guarded and plain:
+            return Matched(self.routes[raw])
+        if self._guarded & taking and (refused := self._refuse(taking, path, text, raw, plain)) is not None:
             return refused
-        if raw is not None and raw.policy is not None:
-            return Matched(raw)
-        found = _find(self._compiled, method, normal_segments(path)) or raw
-        return Matched(found) if found else NoRoute()
+        found = raw if guarded or plain else _first(self._index.find(normal_segments(path)) & taking)
+        found = raw if found is None else found
+        return NoRoute() if found is None else Matched(self.routes[found])
 
-    def _match_plain(self, method: str, segments: tuple[str, ...], raw: Route | None) -> Match:
-        """A path that all upstreams read alike, but for letter case: many frameworks ignore it in routes."""
-        if raw is not None and raw.policy is not None:
-            return Matched(raw)
-        lower = tuple(map(str.lower, segments))
-        if self._guarded and (lower != segments or not self._folded):
-            guard = _find(self._loose, method, lower)
-            if guard is not None and guard.policy is not None:
-                return RefusedTarget(guard)
-        return Matched(raw) if raw else NoRoute()
+    def _find(self, index: RouteIndex, taking: Bits, path: str) -> int | None:
+        """The route whose pattern the path is as it stands. With a closing slash it has two spellings; a guard of either counts."""
+        without = _first(index.find(path_segments(path)) & taking)
+        if len(path) == 1 or not path.endswith("/") or (without is not None and self._is_guarded(without)):
+            return without
+        closed = _first(index.find(path[1:].split("/")) & taking)
+        return without if closed is None or (without is not None and not self._is_guarded(closed)) else closed
 
-    def _refuse(self, method: str, path: bytes, raw: Route | None) -> RefusedTarget | None:
+    def _refuse(self, taking: Bits, path: bytes, text: str, raw: int | None, plain: bool) -> RefusedTarget | None:  # noqa: FBT001 - private
         """Whether an upstream might read the path as one of a guarded route other than `raw`."""
-        possible = readings(path)
-        if possible is None:
-            others = any(route is not raw and _takes(route, method) for route in self._guarded)
+        if plain and b"." not in path:  # all upstreams read it alike, but for letter case: many frameworks ignore it in routes
+            if self._folded and text == text.lower():
+                return None
+            guard = self._find(self._loose, taking, text.lower())
+            return RefusedTarget(self.routes[guard]) if guard is not None and self._is_guarded(guard) else None
+        options = parts(path)
+        spelled = raw is not None and bool(self._spelled >> raw & 1)
+        found = None if options is None else self._loose.find_all(options, host_first=names_host(path), assume=not spelled)
+        if found is None:
+            others = self._guarded & taking & ~(0 if raw is None else 1 << raw)
             return RefusedTarget(None) if others else None
-        for reading in possible:
-            for segments in (reading or ("",), (*reading, "")):  # some upstreams see a closing slash, which `/**` takes and `/a` does not
-                guard = _find(self._loose, method, segments)
-                if guard is not None and guard.policy is not None and guard is not raw:
-                    return RefusedTarget(guard)
-        return None
+        guards = [guard for bits in found if (guard := _first(bits & taking)) is not None and guard != raw and self._is_guarded(guard)]
+        return RefusedTarget(self.routes[min(guards)]) if guards else None
 
     def _match_asterisk(self, method: str) -> Match:
         """`OPTIONS *` is about the server as a whole (RFC 9110 section 9.3.7): the route of `/` answers for it."""
-        found = _find(self._compiled, method, ("",)) if method == "OPTIONS" else None
-        return Matched(found) if found and found.policy is None else RefusedTarget(None)
+        found = self._find(self._index, self._of_method.get(method, self._of_others), "/") if method == "OPTIONS" else None
+        return RefusedTarget(None) if found is None or self._is_guarded(found) else Matched(self.routes[found])
+
+    def _is_guarded(self, number: int) -> bool:
+        return bool(self._guarded >> number & 1)
+
+    def _taking(self, method: str | None) -> Bits:
+        return _bits(not route.methods or method in route.methods for route in self.routes)
 
 
-def _find(compiled: tuple[tuple[Pattern, Route], ...], method: str, segments: tuple[str, ...]) -> Route | None:
-    for pattern, route in compiled:
-        if _takes(route, method) and pattern.matches(segments):
-            return route
-    return None
+def _first(found: Bits) -> int | None:
+    return (found & -found).bit_length() - 1 if found else None
 
 
-def _takes(route: Route, method: str) -> bool:
-    return not route.methods or method in route.methods
+def _bits(members: Iterable[bool]) -> Bits:
+    return sum(1 << at for at, member in enumerate(members) if member)
 
 
 def _loosen_pattern(pattern: Pattern) -> Pattern:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gateway.config.shadow import shadowing, shadows
 from gateway.core.policy import Route
-from gateway.core.routes import Pattern, parse_pattern
+from gateway.core.route_index import Pattern
+from gateway.core.routes import parse_pattern
 
 LITERALS = ("a", "b")
 METHODS = ("GET", "POST", "PATCH")

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.core.routes import Pattern, parse_pattern
+from gateway.core.route_index import Pattern
+from gateway.core.routes import parse_pattern
 
 segments = st.lists(st.sampled_from(["a", "b", "{x}"]), max_size=3)
 patterns = st.builds(lambda parts, rest: "/" + "/".join([*parts, "**"] if rest else parts), segments, st.booleans())
@@ -43,6 +44,8 @@ def test_matches_is_the_written_rule(text: str) -> None:
         ("/v1/charges", Pattern(("v1", "charges"), rest=False)),
         ("/v1/{id}/capture", Pattern(("v1", None, "capture"), rest=False)),
         ("/v1/{id}/**", Pattern(("v1", None), rest=True)),
+        ("/v1/charges/", Pattern(("v1", "charges"), rest=False)),
+        ("/v1/{id}/", Pattern(("v1", None), rest=False)),
         ("/a.b/~c/d;e=1/f:g@h", Pattern(("a.b", "~c", "d;e=1", "f:g@h"), rest=False)),
     ],
 )
@@ -57,7 +60,8 @@ def test_parse_pattern(text: str, want: Pattern) -> None:
         "",
         "v1",
         "*",
-        "/a/",
+        "/a//",
+        "/a/**/",
         "/a//b",
         "//",
         "/./a",
@@ -81,3 +85,17 @@ def test_what_is_no_pattern(text: str) -> None:
     """A path that could never match, or means something else than it seems to, is refused when the map is read."""
     with pytest.raises(ValueError, match=r"path|segment|parameter"):
         parse_pattern(text)
+
+
+@pytest.mark.parametrize(
+    "part", [":kind", ":kind?", "<kind>", "<int:kind>", "{kind:int}", "{kind:[a-z]+}", "[kind]", "[...kind]", "{kind...}"]
+)
+def test_a_parameter_as_others_write_it_is_no_literal(part: str) -> None:
+    """What would match nothing that was meant, and guard nothing, is refused with the spelling that is meant."""
+    with pytest.raises(ValueError, match=r"a parameter is written \{kind\}"):
+        parse_pattern(f"/v1/{part}")
+
+
+def test_a_colon_inside_a_segment_is_a_literal() -> None:
+    """Custom methods (AIP-136) are written with one."""
+    assert parse_pattern("/v1/charges:capture") == Pattern(("v1", "charges:capture"), rest=False)

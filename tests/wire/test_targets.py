@@ -71,7 +71,8 @@ async def test_absolute_targets_go_to_the_configured_host_with_their_own_authori
 
 
 AROUND = {
-    "trailing slash": b"/v1/pay/",
+    "format": b"/v1/pay.json",
+    "front controller": b"/index.php/v1/pay",
     "two slashes": b"//v1/pay",
     "inner slashes": b"/v1//pay",
     "slashes at the end": b"/v1/pay//",
@@ -102,7 +103,7 @@ AROUND = {
     "trailing dot": b"/v1/pay.",
     "letter case": b"/V1/Pay",
     "a host and a path": b"//evil.test/v1/pay",
-    "absolute, trailing slash": b"http://other.test/v1/pay/",
+    "more segments than any path has": b"/a%5Cb" * 5 + b"/a" * 2000,
     "absolute, two slashes": b"http://other.test//v1/pay",
     "absolute, dots": b"http://other.test/x/../v1/pay",
 }
@@ -118,6 +119,15 @@ async def test_no_spelling_of_a_guarded_path_passes_unguarded(wire: Wire, target
         assert (answer.status, answer.problem) == (400, "target-refused")
     assert wire.stub.of(case) == []
     assert await wire.record(case) is None
+
+
+async def test_a_closing_slash_is_guarded(wire: Wire) -> None:
+    """It is another spelling of the path: a key is asked for, and the target goes on as it came."""
+    target = b"/v1/pay/"
+    bare = await ask(wire.port, request(b"closing-slash", target, method=b"POST", body=b"{}"))
+    assert bare.problem in {"key-missing", "principal-missing"}
+    assert (await ask(wire.port, guarded(b"closing-slash", target=target))).status == 201
+    assert wire.stub.one(b"closing-slash").target == target
 
 
 MALFORMED = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
 from gateway.core.model import Headers
-from gateway.core.readings import readings
+from gateway.core.readings import parts
 from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,
@@ -50,7 +50,7 @@ def make_request(template: RequestTemplate, names: Names) -> Made:
     """The request of one look. Raises `Unfillable`, also if the values would make another path of the target than the template's."""
     pieces = compile_target(template.target)
     target = fill(pieces, names.value).encode("ascii")
-    if readings(target.partition(b"?")[0]) is None:
+    if parts(target.partition(b"?")[0]) is None:
         in_path = ", ".join(slot.name for slot in slots(pieces) if slot.place is Place.PATH)
         raise Unfillable(in_path, "makes a path that servers read differently, such as one with dot segments")
     headers = tuple([(name.encode("ascii"), fill(compile_header(text), names.value).encode("ascii")) for name, text in template.headers])
@@ -87,7 +87,7 @@ def check_template(template: RequestTemplate, captured: Collection[str]) -> None
         raise ValueError(
             "the path begins with a slash and holds no fragment, no blanks and nothing that is not ASCII, as in /v1/charges?key={key}"
         )
-    if readings(target.partition("?")[0].encode("ascii")) is None:
+    if parts(target.partition("?")[0].encode("ascii")) is None:
         raise ValueError("servers may read this path differently; write it without dot segments and escapes in escapes")
     _check_headers(template.headers, _NOT_IN_REQUESTS, "is not a template's to set; the gateway writes it")
     _check_body(template.body, template.headers)
