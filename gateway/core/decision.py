@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from gateway.core.model import Fingerprint, Record, Status, StoredResponse
+from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse
 from gateway.core.policy import HintedOutcome, OnExpired, OnUnknown, Policy
 
 _CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
@@ -236,33 +236,27 @@ class Doubt:
 Settlement: TypeAlias = Complete | Release | Doubt
 
 
-STILL_AT_IT = frozenset({409, 425, 429})
-"""What an upstream that deduplicates by key answers while the first attempt runs, or before it has looked: no answer of the operation."""
-
-
-def settle(outcome: Outcome, policy: Policy, *, reexecution: bool = False) -> Settlement:
+def settle(outcome: Outcome, policy: Policy, earlier: Earlier = Earlier.NOTHING) -> Settlement:
     """What an upstream's outcome means. Doubt never becomes a release: that is where other systems run an operation twice.
 
-    `reexecution`: an attempt before this one ended in doubt. That this one did not execute then proves nothing: every release is a doubt,
-    and so are the upstream's own 409, 425 and 429.
+    `earlier` is what the attempts before this one may have done. Where one is, or was, in doubt, a refusal (4xx, 5xx) is a doubt: it may be
+    of what that one did ("it exists already"), or of this request alone (a credential that has changed since), and what is kept is kept
+    for good. Only the upstream's own word, where the route trusts it, says more. Where one is in doubt still, that this one did not
+    execute proves nothing: every release is a doubt, too.
     """
-    if reexecution and isinstance(outcome, Responded) and outcome.status in STILL_AT_IT:
-        return Doubt(f"status_{outcome.status}")
-    settlement = _settle(outcome, policy)
-    return Doubt(settlement.reason) if reexecution and isinstance(settlement, Release) else settlement
+    settlement = _settle(outcome, policy, earlier)
+    return Doubt(settlement.reason) if earlier is Earlier.DOUBTED and isinstance(settlement, Release) else settlement
 
 
 def proves_execution(outcome: Outcome, policy: Policy) -> bool:
     """Whether the outcome says that the attempt executed, also where others (a probe, a later attempt) may have been at the upstream before
-    it. A refusal says so only where the route trusts the upstream's own word: it may be of what those did.
+    it.
     """
-    if not isinstance(outcome, Responded) or not isinstance(settle(outcome, policy, reexecution=True), Complete):
-        return False
-    return outcome.status < 400 or outcome.hinted is HintedOutcome.COMPLETED
+    return isinstance(settle(outcome, policy, Earlier.DOUBTED), Complete)
 
 
-def _settle(outcome: Outcome, policy: Policy) -> Settlement:
-    """What a first attempt's outcome means.
+def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
+    """What an attempt's outcome means by itself.
 
     `release_on` is the operator's assertion that the upstream answers with these statuses before it executes anything;
     `doubt_on` lists statuses that an intermediary behind us may have made up after the upstream had executed (RFC 9110 section 15.6).
@@ -276,7 +270,7 @@ def _settle(outcome: Outcome, policy: Policy) -> Settlement:
                 return Doubt(f"status_{status}")
             if status in policy.release_on:
                 return Release(f"status_{status}")
-            return Complete()
+            return Doubt(f"status_{status}") if status >= 400 and earlier is not Earlier.NOTHING else Complete()
         case NotSent(reason):
             return Release(reason)
         case InDoubt(reason):

@@ -25,6 +25,17 @@ class Status(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+class Earlier(enum.Enum):
+    """What the attempts of a record before the present one may have done."""
+
+    NOTHING = enum.auto()
+    """There was none, or each is proved, or asserted by its route, not to have executed."""
+    JUDGED = enum.auto()
+    """One was in doubt, until a look, an event or a person said that it had not executed."""
+    DOUBTED = enum.auto()
+    """One is in doubt still: nothing about the present one proves that the operation did not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordKey:
     """Where a record lives: a key inside a scope. `scope_id` comes from `gateway.core.scope`, `key` from `gateway.core.key`."""
@@ -75,7 +86,8 @@ class Record:
     `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such instant.
     `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is the same instant on
     the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its `doubtful_until` has passed: the upstream has
-    surely finished. `born_ago`: the seconds since this life of the record began.
+    surely finished. `born_ago`: the seconds since this life of the record began. `judged`: an attempt of this life was in doubt and then
+    judged not to have executed.
     """
 
     key: RecordKey
@@ -96,6 +108,14 @@ class Record:
     response: StoredResponse | None = None
     doubt_over: bool = False
     born_ago: float = 0.0
+    judged: bool = False
+
+    @property
+    def earlier(self) -> Earlier:
+        """What the attempts up to now may have done, for the one that claims this record."""
+        if self.status is Status.UNKNOWN and not self.expired:
+            return Earlier.DOUBTED
+        return Earlier.JUDGED if self.judged and not self.expired else Earlier.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +140,7 @@ class Lease:
     the holder's CLOCK_BOOTTIME just before the acknowledged statement was sent, so `started + duration - margin` is an
     instant up to which the holder may trust the lease whatever the database's clock says (design, "Fence before sending").
 
-    `reexecution`: the attempt before it ended in doubt (`on_unknown: reexecute`), so that nothing about this one proves that the operation
-    did not run.
+    `earlier`: what the attempts before it may have done. It is a `reexecution` (`on_unknown: reexecute`) where one is in doubt.
     """
 
     key: RecordKey
@@ -130,7 +149,11 @@ class Lease:
     attempt: int
     started: float
     duration: float
-    reexecution: bool = False
+    earlier: Earlier = Earlier.NOTHING
+
+    @property
+    def reexecution(self) -> bool:
+        return self.earlier is Earlier.DOUBTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,8 +281,8 @@ class Attempt:
     # ---- settle
 
     async def _settle(self, outcome: _Response | _Failure) -> None:
-        settlement = core.settle(_as_core(outcome), self._request.policy, reexecution=self._lease.reexecution)
-        answer = self._first_answer(outcome)
+        settlement = core.settle(_as_core(outcome), self._request.policy, self._lease.earlier)
+        answer = self._first_answer(outcome, settlement)
         policy = self._request.policy
         longest = policy.settle_timeout if policy.mode is Mode.ENFORCE else min(policy.settle_timeout, OBSERVED_PATIENCE)
         patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
@@ -392,8 +392,11 @@ class Attempt:
 
     # ---- answer
 
-    def _first_answer(self, outcome: _Response | _Failure) -> Answer:
+    def _first_answer(self, outcome: _Response | _Failure, settlement: Settlement) -> Answer:
+        """Of a repetition that leaves the doubt, the client is told that nobody knows: a refusal would be taken for the operation's."""
         match outcome:
+            case _Response() if self._lease.reexecution and isinstance(settlement, Doubt):
+                return self._unknown_answer(outcome)
             case _Response(status, reason, headers, body):
                 return Passed(status, reason, headers, body or b"")
             case NotSent():
@@ -408,10 +411,11 @@ class Attempt:
         status, cause = 504 if reason in TIMEOUTS else 502, reason and reason.value
         if policy.mode is Mode.OBSERVE:
             return Refused(Problem.UPSTREAM_FAILED, status, cause=cause)
+        members = {"upstream_status": outcome.status} if isinstance(outcome, _Response) else {}
         if not policy.reconcilable:
-            return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause)
+            return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause, members=members)
         first_look = core.retry_after(self._lease.duration + policy.max_execution)
-        return Refused(Problem.OUTCOME_UNKNOWN, status, retry_after=first_look, detail=LOOK_AGAIN, cause=cause)
+        return Refused(Problem.OUTCOME_UNKNOWN, status, retry_after=first_look, detail=LOOK_AGAIN, cause=cause, members=members)
 
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""

@@ -25,7 +25,7 @@ from gateway.core.decision import (
     decide,
 )
 from gateway.core.duplicates import Duplicates
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, Tombstone
+from gateway.core.model import Earlier, Fingerprint, Intent, Lease, Record, RecordKey, Status, Tombstone
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, Mode, OnExpired, OnStoreOutage, OnUnknown
 from gateway.core.problems import Problem
@@ -273,27 +273,27 @@ class Engine:
             raise
 
     async def _claim(self, request: GuardedRequest, found: Record, intent: Intent) -> Lease | None:
-        started, again = self._tools.clock.boottime(), found.status is Status.UNKNOWN
+        started, earlier = self._tools.clock.boottime(), found.earlier
         try:
             return await self._tools.store.claim(found, intent)
         except StoreUnavailable as unavailable:
             if not unavailable.may_have_landed:
                 raise
-            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=False, reexecution=again)
+            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=False, earlier=earlier)
             if lease is None:
                 raise
             return lease
         except asyncio.CancelledError:
-            self._own(self._release_lost(request, intent, started, settled_by_stale=False, reexecution=again))
+            self._own(self._release_lost(request, intent, started, settled_by_stale=False, earlier=earlier))
             raise
 
     async def _after_lost_reply(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
     ) -> Lease | None:
         """Our statement may have landed. Either the record is seen to be ours, in progress and live, and we go on; or we answer 503,
         having sent nothing upstream, and release in the background. Never both.
         """
-        release = partial(self._release_lost, request, intent, started, settled_by_stale=settled_by_stale, reexecution=reexecution)
+        release = partial(self._release_lost, request, intent, started, settled_by_stale=settled_by_stale, earlier=earlier)
         try:
             found = await self._tools.store.find(intent.key)
         except StoreUnavailable:
@@ -302,17 +302,17 @@ class Engine:
             self._own(release())
             raise
         if found is not None and found.owner == intent.owner and found.status is Status.IN_PROGRESS and found.lease_live:
-            return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease, reexecution)
+            return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease, earlier)
         self._own(release())
         return None
 
     async def _release_lost(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
     ) -> None:
         """Release what may have landed or may land yet, until it is seen or two leases have passed: a blocked insert can land late.
 
         `settled_by_stale`: a record of somebody else's proves that the statement cannot land any more. So it is for an insert, but not
-        for a claim, which may still find the record as it was. A `reexecution` goes back to the doubt that it came from.
+        for a claim, which may still find the record as it was. A re-execution goes back to the doubt that it came from.
         """
         clock, store = self._tools.clock, self._tools.store
         lease = Lease(intent.key, NOT_LANDED, intent.owner, 0, started, intent.lease)
@@ -320,7 +320,7 @@ class Engine:
         while True:
             answered = True
             try:
-                if reexecution:
+                if earlier is Earlier.DOUBTED:
                     seen = (await store.doubt(lease, REPLY_LOST)).transition
                 else:
                     seen = (await store.release(lease, REPLY_LOST, Retention.of(request.policy))).transition

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gateway.core.decision import STILL_AT_IT, Label
+from gateway.core.decision import Label
 from gateway.core.policy import OnUnknown, Policy, Route
 from gateway.ports import DoubtReason, NotSentReason
 
@@ -87,7 +87,7 @@ def settlements_of(route: Route) -> Iterator[tuple[str, str]]:
     for reason in (*SETTLEMENTS["doubt"], *hinted, *_statuses(route.policy.doubt_on), OTHER):
         yield "doubt", reason
     if route.policy.on_unknown is OnUnknown.REEXECUTE:  # there a release is a doubt, too
-        for reason in (*SETTLEMENTS["release"], *_statuses(STILL_AT_IT | route.policy.release_on)):
+        for reason in (*SETTLEMENTS["release"], *_statuses(route.policy.release_on)):
             yield "doubt", reason
 
 

@@ -13,7 +13,7 @@ from gateway.core.answers import for_client, kept_for
 from gateway.core.decision import Complete, Doubt, Release, Responded, settle
 from gateway.core.headers import first, to_store
 from gateway.core.hints import hinted
-from gateway.core.model import StoredResponse
+from gateway.core.model import Earlier, StoredResponse
 from gateway.core.policy import ForwardKey, Policy, QueryKey
 from gateway.core.reconcile.found import Found, Names, judge
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, Verdict
@@ -151,7 +151,7 @@ def _settled(doubt: Doubtful, policy: Policy, way: Way, whole: "_Whole", line: D
     """The answer is the operation's, unless it is one that leaves a repetition in doubt."""
     response = whole.response
     outcome, _ = hinted(response.status, response.headers, policy.hints)
-    settlement = settle(Responded(response.status, outcome), policy, reexecution=True)
+    settlement = settle(Responded(response.status, outcome), policy, Earlier.DOUBTED)
     detail: Detail = {**line, **whole.told()}
     match settlement:
         case Doubt(reason) | Release(reason):

@@ -57,12 +57,11 @@ class MemoryStore:
             taken = new_life(intent, now, row.version)
         elif row.claimable(intent, now) and (row.fingerprint == intent.fingerprint or not row.same_policy(intent.fingerprint)):
             taken = replace(new_life(intent, row.born, row.version), record_id=row.record_id, attempt=row.attempt + 1)
-            taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code)
+            taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code, judged=row.judged)
         else:
             return None
         self._rows[found.key] = taken.leased(now, intent.lease)
-        again = not found.expired and row.status is Status.UNKNOWN
-        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.lease, reexecution=again)
+        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.lease, found.earlier)
 
     async def lapse(self, found: Record) -> bool:
         row, now = self._exactly(found), self._now()

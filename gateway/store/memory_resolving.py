@@ -112,7 +112,8 @@ class MemoryReconciliation:
         over = row.looked_at is not None and row.looked_over if looked else row.over(now)
         if row.status is not Status.UNKNOWN or row.evidence is not None or not over:
             return Transition.STALE
-        return self._done(fence, replace(row.ended(Status.FAILED_RETRYABLE, now, retention), last_error_code=reason), entry, event, audit)
+        freed = replace(row.ended(Status.FAILED_RETRYABLE, now, retention), last_error_code=reason, judged=True)
+        return self._done(fence, freed, entry, event, audit)
 
     async def look_again(
         self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool | None = None

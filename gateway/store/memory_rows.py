@@ -45,6 +45,7 @@ class Row:
     requeued_at: float | None = None
     expires_at: float | None = None
     last_error_code: str | None = None
+    judged: bool = False
     response: StoredResponse | None = None
     retention: Retention | None = None
 
@@ -182,6 +183,7 @@ def report(key: RecordKey, row: Row, now: float) -> Record:
         last_error_code=row.last_error_code,
         doubt_over=row.status is Status.UNKNOWN and row.over(now),
         born_ago=now - row.born,
+        judged=row.judged,
         response=row.response,
     )
 

@@ -8,7 +8,7 @@ import secrets
 
 import pytest
 
-from gateway.core.model import Lease, Status
+from gateway.core.model import Earlier, Lease, Status
 from gateway.ports import RouteDoubt, Transition
 from gateway.resolving import Entry, Fence
 from tests.contract.harness import (
@@ -271,7 +271,26 @@ class ReconciliationContract:
         assert await harness.history(lease.key) == [NOT_EXECUTED]
         retry = await harness.store.claim(record, intent(lease.key))
         assert retry is not None
-        assert (retry.attempt, retry.reexecution) == (2, False)
+        assert (record.judged, retry.attempt, retry.earlier) == (True, 2, Earlier.JUDGED)
+
+    async def test_what_was_judged_is_remembered_for_the_life_of_the_record(self, harness: Harness) -> None:
+        """Through releases and further attempts, but not into a new life."""
+        lease = await in_doubt(harness)
+        assert (await found(harness.store, lease.key)).judged is False
+        look = await taken(harness)
+        assert await free(harness, look.fence, looked=True) is Transition.DONE
+        retry = await harness.store.claim(await found(harness.store, lease.key), intent(lease.key))
+        assert retry is not None
+        await harness.store.release(retry, "status_429", KEPT)
+        again = await harness.store.claim(await found(harness.store, lease.key), intent(lease.key))
+        assert again is not None
+        assert again.earlier is Earlier.JUDGED
+        await harness.store.release(again, "status_429", KEPT)
+        await harness.advance(RETENTION + 1)
+        fresh = await harness.store.claim(await found(harness.store, lease.key), intent(lease.key))
+        assert fresh is not None
+        assert (fresh.attempt, fresh.earlier) == (1, Earlier.NOTHING)
+        assert (await found(harness.store, lease.key)).judged is False
 
     async def test_not_executed_never_counts_before_the_upstream_has_surely_finished(self, harness: Harness) -> None:
         """Neither from a look, nor from an event or a person."""

@@ -165,6 +165,7 @@ class Machine(RuleBasedStateMachine):
             taken = row.leased(self.now, owner=wanted.owner, attempt=row.attempt + 1, probe=probe, watched=watch)
             assert answer is not None
             assert answer.reexecution == (row.status is Status.UNKNOWN)
+            assert answer.earlier is record.earlier
         else:
             assert answer is None
             return

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.core.decision import Label
 from gateway.core.model import Lease, Status
-from gateway.core.policy import OnUnknown
+from gateway.core.policy import Hint, HintedOutcome, OnUnknown
+from gateway.engine.answers import Refused
 from gateway.engine.attempt import ATTEMPT
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Retention, UpstreamRequest
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Retention, Transition, UpstreamRequest
+from gateway.resolving import Entry, Fence
 from tests.engine.stage import KEY, POLICY, Stage, refused, scene, told
 from tests.engine.store import Lands, LosesReply
 from tests.engine.upstream import Part
@@ -17,6 +21,14 @@ LOST = Part(pieces=(), raises=InDoubt(DoubtReason.DISCONNECTED))
 
 def attempt_field(request: UpstreamRequest) -> bytes | None:
     return next((value for name, value in request.headers if name == ATTEMPT), None)
+
+
+async def judged_not_executed(stage: Stage) -> None:
+    """A person or a look says that the attempt in doubt did not execute."""
+    found = await stage.record()
+    entry, retention = Entry("operator", "not_executed"), Retention.of(POLICY)
+    fence = Fence(KEY, found.record_id, found.version)
+    assert await stage.memory.reconciliation.conclude_not_executed(fence, "verdict_not_executed", retention, entry) is Transition.DONE
 
 
 async def in_doubt(stage: Stage) -> None:
@@ -39,17 +51,75 @@ async def test_the_next_retry_executes_again(stage: Stage) -> None:
     assert told(await stage.ask(AGAIN))[0] is Label.REPLAY
 
 
+@pytest.mark.parametrize("status", [403, 409, 422, 425, 429, 500])
+def test_a_refusal_of_a_repetition_leaves_the_doubt(status: int) -> None:
+    """It may be of what the attempt before did ("it exists already"), or of this request alone: nobody's answer. The client is told so, the
+    record stays unknown, and a later retry tries again.
+    """
+
+    @scene
+    async def play(stage: Stage) -> None:
+        await in_doubt(stage)
+        stage.upstream.plays(Part(status=status))
+        reply = await stage.ask(AGAIN)
+        assert (reply.label, refused(reply)) == (Label.REEXECUTE, (502, "outcome-unknown"))
+        assert isinstance(reply.answer, Refused)
+        assert reply.answer.members == {"upstream_status": status}
+        assert stage.observer.settlements[-1] == ("doubt", f"status_{status}")
+        assert (await stage.record()).status is Status.UNKNOWN
+        assert refused(await stage.ask(AGAIN)) == (409, "outcome-unknown")
+        await stage.clock.sleep(POLICY.lease + POLICY.max_execution + 1)
+        assert told(await stage.ask(AGAIN))[:2] == (Label.REEXECUTE, 201)
+
+    play()
+
+
 @scene
-async def test_the_upstream_that_is_still_at_it_leaves_the_doubt(stage: Stage) -> None:
-    """Its own 409 is passed on and is nobody's answer: the record stays unknown, and a later retry tries again."""
+async def test_a_refusal_that_the_upstream_vouches_for_is_the_answer(stage: Stage) -> None:
+    """A trusted word *completed* is of the operation, whatever its status."""
+    vouched = replace(AGAIN, hints=(Hint("Outcome", outcome=HintedOutcome.COMPLETED),))
     await in_doubt(stage)
-    stage.upstream.plays(Part(status=409))
-    assert told(await stage.ask(AGAIN))[:2] == (Label.REEXECUTE, 409)
-    assert stage.observer.settlements[-1] == ("doubt", "status_409")
-    assert (await stage.record()).status is Status.UNKNOWN
-    assert refused(await stage.ask(AGAIN)) == (409, "outcome-unknown")
+    stage.upstream.plays(Part(status=402, headers=((b"Outcome", b"1"),)))
+    assert told(await stage.ask(vouched))[:2] == (Label.REEXECUTE, 402)
+    assert told(await stage.ask(vouched))[:2] == (Label.REPLAY, 402)
+
+
+@scene
+async def test_a_refusal_after_a_verdict_is_a_doubt(stage: Stage) -> None:
+    """Somebody found that the attempt before had not executed, and may be wrong: *it exists* is not to be kept for good. The client is told
+    what the upstream said.
+    """
+    stage.upstream.plays(LOST)
+    await stage.ask()
     await stage.clock.sleep(POLICY.lease + POLICY.max_execution + 1)
-    assert told(await stage.ask(AGAIN))[:2] == (Label.REEXECUTE, 201)
+    await judged_not_executed(stage)
+    stage.upstream.plays(Part(status=429), Part(status=422))
+    assert told(await stage.ask())[:2] == (Label.EXECUTE_RETRY, 429)
+    assert (await stage.record()).status is Status.FAILED_RETRYABLE, "a release leaves it as it was before"
+    assert told(await stage.ask())[:2] == (Label.EXECUTE_RETRY, 422)
+    assert (await stage.record()).status is Status.UNKNOWN
+
+
+@scene
+async def test_a_refusal_after_what_was_never_in_doubt_is_the_answer(stage: Stage) -> None:
+    """An attempt that was proved not to be sent, and one that the route says was turned away, cast no doubt on the next."""
+    stage.upstream.plays(Part(raises_unsent=NotSent(NotSentReason.DNS)), Part(status=429), Part(status=402))
+    assert refused(await stage.ask()) == (502, "upstream-unreachable")
+    assert [told(await stage.ask())[1] for _ in range(3)] == [429, 402, 402]
+    assert (await stage.record()).status is Status.COMPLETED
+
+
+@scene
+async def test_a_new_life_knows_nothing_of_the_doubts_before(stage: Stage) -> None:
+    """Under a key that expired a new operation begins: its refusal is its answer."""
+    stage.upstream.plays(LOST)
+    await stage.ask()
+    await stage.clock.sleep(POLICY.lease + POLICY.max_execution + 1)
+    await judged_not_executed(stage)
+    await stage.clock.sleep(POLICY.retention + 1)
+    stage.upstream.plays(Part(status=402))
+    assert told(await stage.ask())[:2] == (Label.EXECUTE, 402)
+    assert (await stage.record()).status is Status.COMPLETED
 
 
 @scene
@@ -79,7 +149,7 @@ async def test_a_claim_that_landed_goes_on_as_a_reexecution(stage: Stage) -> Non
     await in_doubt(stage)
     stage.store.script("claim", LosesReply())
     stage.upstream.plays(Part(status=429))
-    assert told(await stage.ask(AGAIN))[:2] == (Label.REEXECUTE, 429)
+    assert refused(await stage.ask(AGAIN)) == (502, "outcome-unknown")
     assert (await stage.record()).status is Status.UNKNOWN
 
 

@@ -18,8 +18,9 @@ INLINE = 65536
 
 
 def statements(migration: int) -> dict[str, str]:
-    """Those of the release whose last migration this is, by name."""
-    _, *sections = Path(__file__).with_name(f"statements_{migration:04}.sql").read_text("utf-8").split("-- name: ")
+    """Those of the release whose last migration this is, by name; of the last one before it, where no release ended with it."""
+    kept = [path for path in sorted(Path(__file__).parent.glob("statements_*.sql")) if path.stem <= f"statements_{migration:04}"]
+    _, *sections = kept[-1].read_text("utf-8").split("-- name: ")
     return {name.strip(): text for name, _, text in (section.partition("\n") for section in sections)}
 
 
@@ -30,7 +31,7 @@ class Before:
         self.connection = connection
         self.migration = migration
         self.prepared: dict[str, Any] = {}
-        self.intent_columns = 14 if migration >= 3 else 13
+        self.intent_columns = 17 if migration >= 4 else 14 if migration >= 3 else 13
         self.doubt_kept = [OBSERVED_DOUBT_KEPT] if migration >= 3 else []
 
     async def start(self) -> None:
@@ -68,7 +69,8 @@ class Before:
         return await self._settle("doubt", (lease.key.scope_id, lease.key.key, lease.owner, "x"), *self.doubt_kept)
 
     async def claim(self, name: str, record: Record, wanted: Intent) -> Lease:
-        (row,) = await self.run(name, *claim_arguments(record, wanted)[: self.intent_columns + 2])
+        more = (wanted.reexecute,) if name == "retry" and self.migration >= 4 else ()
+        (row,) = await self.run(name, *claim_arguments(record, wanted)[: self.intent_columns + 2], *more)
         return Lease(wanted.key, row["record_id"], wanted.owner, row["attempt"], 0.0, wanted.lease)
 
     async def lapse(self, record: Record) -> bool:

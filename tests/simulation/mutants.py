@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.core.model import Earlier, Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.engine.answers import Reply
 from gateway.engine.engine import Engine
 from gateway.engine.leases import LeaseKeeper
@@ -77,14 +77,14 @@ class TakesLapsedLeasesForFree(Engine):
 
 class GoesOnWithoutLooking(Engine):
     async def _after_lost_reply(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
     ) -> Lease | None:
         return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.lease)
 
 
 class GoesOnAndReleases(Engine):
     async def _after_lost_reply(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, reexecution: bool = False
+        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
     ) -> Lease | None:
         lease = await super()._after_lost_reply(request, intent, started, settled_by_stale=settled_by_stale)
         if lease is not None:

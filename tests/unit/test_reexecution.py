@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision import (
-    STILL_AT_IT,
     Claim,
     Complete,
     Doubt,
@@ -20,9 +19,10 @@ from gateway.core.decision import (
     Responded,
     Unknown,
     decide,
+    proves_execution,
     settle,
 )
-from gateway.core.model import Status
+from gateway.core.model import Earlier, Status
 from gateway.core.policy import Hint, HintedOutcome, OnUnknown, Policy
 from tests.unit.records import FINGERPRINT, OTHERS, record
 
@@ -61,23 +61,32 @@ def test_a_lapsed_lease_becomes_a_doubt_first() -> None:
     assert isinstance(decide(record(Status.IN_PROGRESS), FINGERPRINT, REEXECUTE), Lapse)
 
 
-@pytest.mark.parametrize("status", sorted(STILL_AT_IT))
-def test_the_upstreams_own_refusals_are_doubts(status: int) -> None:
-    """409, 425 and 429 to a re-execution say that the first attempt runs, or that nobody looked: neither is an answer."""
-    assert settle(Responded(status), REEXECUTE, reexecution=True) == Doubt(f"status_{status}")
+@pytest.mark.parametrize("earlier", [Earlier.JUDGED, Earlier.DOUBTED])
+@given(status=st.integers(400, 599))
+def test_refusals_of_a_repetition_are_no_answers(earlier: Earlier, status: int) -> None:
+    """They may be of what the attempt before did, or of the asking: only what the upstream vouches for completes."""
+    assert not isinstance(settle(Responded(status), REEXECUTE, earlier), Complete)
+    assert settle(Responded(status, HintedOutcome.COMPLETED), REEXECUTE, earlier) == Complete()
+
+
+def test_what_a_release_means_after_a_verdict() -> None:
+    """The record goes back to where it was: free. After a doubt it goes back to the doubt."""
+    for outcome in (Responded(429), NotSent("dns"), Responded(500, HintedOutcome.NOT_EXECUTED)):
+        assert isinstance(settle(outcome, RECONCILE, Earlier.JUDGED), Release)
+        assert isinstance(settle(outcome, RECONCILE, Earlier.DOUBTED), Doubt)
 
 
 def test_nothing_sent_proves_nothing_of_the_attempt_before() -> None:
     """A re-execution that could not be sent leaves the doubt where it was."""
     assert settle(NotSent("connection_refused"), REEXECUTE) == Release("connection_refused")
-    assert settle(NotSent("connection_refused"), REEXECUTE, reexecution=True) == Doubt("connection_refused")
+    assert settle(NotSent("connection_refused"), REEXECUTE, Earlier.DOUBTED) == Doubt("connection_refused")
 
 
 def test_a_hint_that_it_did_not_execute_is_of_this_attempt_alone() -> None:
     """The upstream speaks of the request that it answers."""
     hints = (Hint("X-Outcome", outcome=HintedOutcome.NOT_EXECUTED),)
     policy = replace(REEXECUTE, hints=hints)
-    assert settle(Responded(500, HintedOutcome.NOT_EXECUTED), policy, reexecution=True) == Doubt("hinted")
+    assert settle(Responded(500, HintedOutcome.NOT_EXECUTED), policy, Earlier.DOUBTED) == Doubt("hinted")
 
 
 def outcomes() -> st.SearchStrategy[Outcome]:
@@ -92,7 +101,8 @@ def outcomes() -> st.SearchStrategy[Outcome]:
 @given(outcomes())
 def test_a_reexecution_never_releases(outcome: Outcome) -> None:
     """It completes as a first attempt would, or is in doubt; and it completes nothing that a first attempt would not."""
-    again, first = settle(outcome, REEXECUTE, reexecution=True), settle(outcome, REEXECUTE)
+    again, first = settle(outcome, REEXECUTE, Earlier.DOUBTED), settle(outcome, REEXECUTE)
     assert not isinstance(again, Release)
     if isinstance(again, Complete):
         assert again == first
+        assert proves_execution(outcome, REEXECUTE)

@@ -224,6 +224,7 @@ WITH held AS MATERIALIZED (
     SET version = r.version + 1,
         status = 'failed_retryable',
         last_error_code = 'operator_released',
+        judged = true,
         locked_until = NULL,
         reconcile_after = NULL,
         unknown_since = NULL,

@@ -85,6 +85,7 @@ SELECT
     NULL::text AS last_error_code,
     NULL::boolean AS doubt_over,
     NULL::float8 AS born_ago,
+    NULL::boolean AS judged,
     NULL::smallint AS response_status_code,
     NULL::bytea AS response_reason,
     NULL::bytea AS response_headers,
@@ -120,6 +121,7 @@ SELECT
     r.last_error_code,
     r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= now(),
     extract(epoch FROM now() - r.created_at)::float8,
+    r.judged,
     r.response_status_code,
     r.response_reason,
     CASE WHEN NOT large.answer THEN r.response_headers END,
@@ -168,6 +170,7 @@ SELECT
     NULL,
     NULL,
     NULL,
+    NULL,
     false,
     t.route_id
 FROM intent i
@@ -200,6 +203,7 @@ SELECT
     last_error_code,
     status = 'unknown' AND coalesce(doubtful_until, unknown_since + max_execution) <= now() AS doubt_over,
     extract(epoch FROM now() - created_at)::float8 AS born_ago,
+    judged,
     response_status_code,
     response_reason,
     CASE WHEN NOT large.answer THEN response_headers END AS response_headers,
@@ -263,7 +267,7 @@ WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         )
     )
     AND (h.request_fingerprint = $6 OR h.fingerprint_version <> $7::smallint OR h.fingerprint_policy <> $8)
-RETURNING r.record_id, r.attempt, h.status = 'unknown' AS reexecution, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
 
 
 -- name: new_life
@@ -299,6 +303,7 @@ SET version = r.version + 1,
     response_body_digest = NULL,
     response_schema_version = NULL,
     last_error_code = NULL,
+    judged = false,
     locked_until = now() + make_interval(secs => $13::float8),
     max_execution = make_interval(secs => $14::float8),
     reconcilable = $15,
@@ -323,7 +328,7 @@ WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= now())
         OR (h.observed AND NOT $16 AND h.status <> 'completed')
     )
-RETURNING r.record_id, r.attempt, false AS reexecution, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
 
 
 -- name: lapse
@@ -645,7 +650,7 @@ WITH expired AS MATERIALIZED (
         response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
         observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
-        requeued_at, reconcile_agreed, archived_reason, purge_at
+        requeued_at, reconcile_agreed, judged, archived_reason, purge_at
     )
     SELECT
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
@@ -653,7 +658,7 @@ WITH expired AS MATERIALIZED (
         response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
         observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
-        requeued_at, reconcile_agreed, 'expired', expires_at + keep_for
+        requeued_at, reconcile_agreed, judged, 'expired', expires_at + keep_for
     FROM reaped
     WHERE keep_for IS NOT NULL
     ON CONFLICT (record_id, version) DO NOTHING

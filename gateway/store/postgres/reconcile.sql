@@ -177,6 +177,7 @@ WITH held AS MATERIALIZED (
     UPDATE gateway_records r
     SET version = r.version + 1,
         status = 'failed_retryable',
+        judged = true,
         last_error_code = $5,
         reconcile_after = NULL,
         unknown_since = NULL,

@@ -165,6 +165,7 @@ def decode_record(key: RecordKey, row: Row) -> Record:
         last_error_code=row["last_error_code"],
         doubt_over=bool(row["doubt_over"]),
         born_ago=row["born_ago"] or 0.0,
+        judged=bool(row["judged"]),
         response=decode_response(row) if status is Status.COMPLETED else None,
     )
 

@@ -19,7 +19,7 @@ from typing import assert_never
 
 import asyncpg
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import (
     OBSERVED_DOUBT_KEPT,
     TOMBSTONE_AFTER,
@@ -177,13 +177,15 @@ class PostgresStore:
         return await self._claim(query, found, intent, self._calls.deadline())
 
     async def _claim(self, query: str, found: Record, intent: Intent, deadline: float) -> Lease | None:
-        arguments = claim_arguments(found, intent) if query == "new_life" else (*claim_arguments(found, intent), intent.reexecute)
+        fresh = query == "new_life"
+        arguments = claim_arguments(found, intent) if fresh else (*claim_arguments(found, intent), intent.reexecute)
+        earlier = Earlier.NOTHING if fresh else found.earlier  # the fence sees to it that what was found holds
 
         async def work(lane: Lane) -> Lease | None:
             sent = self._clock.boottime()
             for row in await lane.fetch(QUERIES[query], *arguments):
                 self._clock.read(row["now_us"], sent)
-                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease, row["reexecution"])
+                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease, earlier)
             return None
 
         return await self._calls.run("claim", work, deadline)
