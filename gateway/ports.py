@@ -19,14 +19,16 @@ class StoreUnavailable(Exception):
 
     `may_have_landed` is False only when it is certain that nothing of the statement reached the store: then, and only then,
     nothing can have been written. `reason` is a closed-set word for metrics: `refused`, `timeout`, `disconnected`, `overloaded`,
-    `not_ready`, `error`.
+    `not_ready`, `error`. `key_in_use`: somebody else's request is known to have been made under this key, so that to execute without
+    the store could execute twice.
     """
 
-    def __init__(self, store: str, reason: str, *, may_have_landed: bool) -> None:
+    def __init__(self, store: str, reason: str, *, may_have_landed: bool, key_in_use: bool = False) -> None:
         super().__init__(f"{store}: {reason}")
         self.store = store
         self.reason = reason
         self.may_have_landed = may_have_landed
+        self.key_in_use = key_in_use
 
 
 class Transition(enum.Enum):

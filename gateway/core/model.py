@@ -87,7 +87,7 @@ class Record:
     `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is the same instant on
     the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its `doubtful_until` has passed: the upstream has
     surely finished. `born_ago`: the seconds since this life of the record began. `judged`: an attempt of this life was in doubt and then
-    judged not to have executed.
+    judged not to have executed. `observed`: see `gateway.ports.Store`; of a record that Redis has told, False says nothing.
     """
 
     key: RecordKey
@@ -109,6 +109,7 @@ class Record:
     doubt_over: bool = False
     born_ago: float = 0.0
     judged: bool = False
+    observed: bool = False
 
     @property
     def earlier(self) -> Earlier:

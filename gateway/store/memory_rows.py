@@ -185,6 +185,7 @@ def report(key: RecordKey, row: Row, now: float) -> Record:
         born_ago=now - row.born,
         judged=row.judged,
         response=row.response,
+        observed=row.observed,
     )
 
 

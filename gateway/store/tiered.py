@@ -3,9 +3,13 @@
 Theory of operation. The authority decides; Redis only ever says what is already known, and everything in it ends by itself.
 
 * **Reserve** asks Redis first: "set this lease if absent, and give me what is there". A completed record with my fingerprint that has not
-  expired is an answer; so is somebody else's lease with my fingerprint. Everything else (the lease is mine now, another fingerprint,
-  bytes I do not understand, Redis away) goes to the authority, whose word is final. A mismatch of fingerprints is never told from Redis:
-  a lease there may belong to a request that the authority is about to refuse.
+  expired is an answer. Everything else (the lease is mine now, somebody else's, another fingerprint, bytes I do not understand, Redis
+  away) goes to the authority, whose word is final. A mismatch of fingerprints is never told from Redis: a lease there may belong to a
+  request that the authority is about to refuse.
+* **Somebody else's lease** says that a request is asking or executing, or was until a moment ago: Redis follows a settle, and whoever was
+  told its outcome may come back before. What a client was told stays true at every gateway, so a lease with my fingerprint is confirmed
+  with the authority before it becomes an answer, by one look for all who ask here (`looks`). The lease of an attempt of this very process,
+  which nobody has begun to settle and whose lease at the authority may be trusted, is an answer by itself.
 * **Every write after the first** compares the writer's own owner token, so nobody overwrites another's entry and a late write finds its
   token gone. A completed value enters only over the writer's own lease, only if Redis acknowledged having set that lease (a lease that
   may have been set at any later time could cover an operator's deletion), and only after the authority has committed.
@@ -13,8 +17,9 @@ Theory of operation. The authority decides; Redis only ever says what is already
   entry has ended. Meanwhile this process knows better than Redis and asks the authority about that record.
 * **Expiry** is the authority's: entries carry `expires_at` on its clock and are read against an upper estimate of that clock. While there
   is no estimate yet, Redis answers no replay. The host's wall clock is never read.
-* **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays and leases that Redis
-  holds still answer; everything else raises, and a lease set for it is taken back.
+* **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays that Redis holds
+  still answer; everything else raises, and a lease set for it is taken back. Under an entry of somebody else's it raises with
+  `key_in_use`: the operation may be running, or has run, so that nobody may pass it on unguarded.
 * **Tombstones** are not in Redis: nothing would be gained. That there is none, which every new key needs to hear, only the authority can
   say; and whom a tombstone refuses is not in a hurry. So no entry can outlive a tombstone, or must be found when an operator frees a key.
 * **Observing intents** neither read nor write Redis: a lease of theirs there would be a reason to refuse an enforcing one.
@@ -27,8 +32,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Clock, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
+from gateway.store.looks import Looks
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
@@ -45,7 +51,8 @@ _Put = Callable[[bytes, bytes, bytes, int], Begun]
 @dataclass(slots=True, eq=False)
 class _Held:
     """A lease of ours in Redis. Instants are CLOCK_BOOTTIME: `ends` is when the entry is surely gone unless it is written again,
-    `extended` is when its TTL last began, `trusted_until` is when the lease at the authority may no longer be trusted.
+    `extended` is when its TTL last began, `trusted_until` is when the lease at the authority may no longer be trusted. `settling`: an end
+    of the attempt was sent to the authority, and may have been told to its client.
     """
 
     lookup: bytes
@@ -54,6 +61,7 @@ class _Held:
     extended: float
     ends: float
     trusted_until: float = 0.0
+    settling: bool = False
 
 
 class TieredStore:
@@ -83,6 +91,7 @@ class TieredStore:
         self._observer = observer or Quiet()
         self._writes = Writeback(clock, self._observer)
         self._held: dict[bytes, _Held] = {}
+        self._looks = Looks(authority.find)
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         """As `Store.reserve`, except for what Redis does not know of a record that nobody can claim, lapse or resolve as it stands.
@@ -94,6 +103,8 @@ class TieredStore:
         held = await self._ask(intent)
         if isinstance(held, Record):
             return held
+        if isinstance(held, LeaseEntry | CompletedEntry):
+            return await self._behind(held, intent)
         try:
             found = await self._authority.reserve(intent)
         except BaseException:
@@ -125,6 +136,7 @@ class TieredStore:
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         """As `Store.complete`. Redis follows in the background."""
+        self._settling(lease)
         settled = await self._authority.complete(lease, response, retention)
         held = self._held.pop(lease.owner, None)
         if held is not None:
@@ -141,12 +153,14 @@ class TieredStore:
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         """As `Store.release`. Redis follows in the background."""
+        self._settling(lease)
         settled = await self._authority.release(lease, reason, retention)
         self._let_go(lease.owner)
         return settled
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """As `Store.doubt`. Redis follows in the background."""
+        self._settling(lease)
         settled = await self._authority.doubt(lease, reason)
         self._let_go(lease.owner)
         return settled
@@ -202,9 +216,12 @@ class TieredStore:
     async def close(self, timeout: float) -> None:
         """Give the background writes `timeout` seconds, then drop them: their entries end by themselves."""
         await self._writes.close(timeout)
+        await self._looks.close()
 
-    async def _ask(self, intent: Intent) -> Record | _Held | None:
-        """What Redis knows for certain, or my lease there if it is acknowledged, or None."""
+    async def _ask(self, intent: Intent) -> Record | LeaseEntry | CompletedEntry | _Held | None:
+        """What Redis knows for certain; an entry of somebody else's that is no answer by itself; my lease there if it is acknowledged; or
+        None.
+        """
         lookup = intent.key.lookup_digest()
         if intent.observed or self._writes.pending(lookup):
             return None
@@ -222,12 +239,39 @@ class TieredStore:
         if isinstance(answer, Acquired):
             return self._mine(lookup, intent, ttl)
         match decode(lookup, answer.value):
-            case CompletedEntry() as entry if entry.fingerprint == intent.fingerprint:
-                return replayable(intent.key, entry, self._authority.now_us())
-            case LeaseEntry() as entry if entry.fingerprint == intent.fingerprint and entry.owner != intent.owner:
-                return in_progress(intent.key, entry)
+            case CompletedEntry() as entry:
+                known = replayable(intent.key, entry, self._authority.now_us()) if entry.fingerprint == intent.fingerprint else None
+                return known or entry
+            case LeaseEntry() as entry if entry.owner != intent.owner:
+                return in_progress(intent.key, entry) if self._runs_here(entry, intent) else entry
             case _:
                 return None
+
+    def _runs_here(self, entry: LeaseEntry, intent: Intent) -> bool:
+        """Whether it is the lease of an attempt of this process that has not ended: what the authority would say is known."""
+        held = self._held.get(entry.owner)
+        if held is None or held.settling or entry.fingerprint != intent.fingerprint:
+            return False
+        return self._clock.boottime() < held.trusted_until
+
+    async def _behind(self, entry: LeaseEntry | CompletedEntry, intent: Intent) -> Lease | Record | Tombstone:
+        """What the authority says where somebody else's entry is. Of mine there is none."""
+        try:
+            if isinstance(entry, LeaseEntry) and entry.fingerprint == intent.fingerprint:
+                found = await self._looks.find(intent.key)
+                if found is None and intent.gone_for is None:
+                    return in_progress(intent.key, entry)  # its reserve is on its way
+                if found is not None and (not found.observed or found.status is Status.COMPLETED):
+                    return found
+            # A tombstone, an observed record that is to be taken over, another fingerprint: those are told by a reserve alone.
+            return await self._authority.reserve(intent)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(error.store, error.reason, may_have_landed=error.may_have_landed, key_in_use=True) from error
+
+    def _settling(self, lease: Lease) -> None:
+        held = self._held.get(lease.owner)
+        if held is not None:
+            held.settling = True
 
     def _mine(self, lookup: bytes, intent: Intent, ttl: float) -> _Held:
         now = self._clock.boottime()

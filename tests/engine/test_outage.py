@@ -30,6 +30,14 @@ async def test_forward_passes_on_what_was_never_asked(stage: Stage) -> None:
 
 
 @scene
+async def test_forward_does_not_pass_on_what_is_known_to_be_somebody_elses(stage: Stage) -> None:
+    """Nothing was sent to the authority, but Redis holds another request's entry under this key: it may be running, or has run."""
+    stage.store.script("reserve", Refuses(key_in_use=True))
+    assert refused(await stage.ask(FORWARD)) == (503, "store-unavailable")
+    assert stage.upstream.sent == []
+
+
+@scene
 async def test_forward_needs_proof_that_nothing_was_sent_to_the_authority(stage: Stage) -> None:
     """A reserve that may have landed is refused: its record may be somebody's lease by now."""
     for trouble in (Lands(None), LosesReply(), Lands(3.0)):

@@ -21,8 +21,8 @@ class ShiftedClock(SystemClock):
 
 
 class Authority(MemoryStore):
-    """`asked` counts the questions. `away`: nothing arrives. `lost`: reserves land, their replies do not come. `gate` holds reserves.
-    `silent`: the clock has not been learned yet.
+    """`asked` counts the questions. `away`: nothing arrives. `lost`: reserves and completions land, their replies do not
+    come. `gate` holds reserves. `silent`: the clock has not been learned yet.
     """
 
     def __init__(self, now: Callable[[], float], boottime: Callable[[], float]) -> None:
@@ -51,7 +51,10 @@ class Authority(MemoryStore):
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         self._ask()
-        return await super().complete(lease, response, retention)
+        settled = await super().complete(lease, response, retention)
+        if self.lost:
+            raise StoreUnavailable("memory", "timeout", may_have_landed=True)
+        return settled
 
     def delete(self, key: RecordKey) -> None:
         """What an operator does first."""

@@ -23,15 +23,14 @@ async def bench(redis_db: str) -> AsyncIterator[Tiers]:
 # ---- what Redis may answer
 
 
-async def test_a_duplicate_of_a_running_request_is_known_to_redis(bench: Tiers) -> None:
-    """A lease with the same fingerprint is an answer, in this process and in another, without the authority."""
+async def test_a_duplicate_of_an_attempt_here_asks_nobody(bench: Tiers) -> None:
+    """A duplicate of an attempt of this very process is told from the lease in Redis, without the authority."""
     first = intent(key())
     lease_of(await bench.store.reserve(first))
     asked = bench.authority.asked
-    for store in (bench.store, bench.other):
-        found = record_of(await store.reserve(intent(first.key)))
-        assert (found.status, found.lease_live, found.expired) == (Status.IN_PROGRESS, True, False)
-        assert (found.fingerprint, found.owner, found.key) == (first.fingerprint, first.owner, first.key)
+    found = record_of(await bench.store.reserve(intent(first.key)))
+    assert (found.status, found.lease_live, found.expired) == (Status.IN_PROGRESS, True, False)
+    assert (found.fingerprint, found.owner, found.key) == (first.fingerprint, first.owner, first.key)
     assert bench.authority.asked == asked
 
 
@@ -126,7 +125,6 @@ async def test_a_process_knows_its_own_settles_before_redis_does(bench: Tiers) -
     bench.relay.requests.clear()
     await bench.store.complete(lease, response(), KEPT)
     assert record_of(await bench.store.reserve(intent(record))).status is Status.COMPLETED
-    assert record_of(await bench.other.reserve(intent(record))).status is Status.IN_PROGRESS
     bench.relay.requests.set()
     assert isinstance(await bench.entry(record), CompletedEntry)
 
@@ -521,24 +519,6 @@ async def test_a_tombstone_stays_out_of_redis(bench: Tiers) -> None:
         assert await bench.entry(record) is None
     bench.clock.ahead += 600.0
     lease_of(await bench.store.reserve(replace(wanted, owner=token())))
-
-
-async def test_who_meets_a_late_retry_that_asks_is_told_that_one_is_in_progress(bench: Tiers) -> None:
-    """While the authority is being asked, a lease stands in Redis as for any other request; the next try hears of the tombstone."""
-    record = key()
-    wanted = replace(intent(record), gone_for=600.0)
-    await bench.authority.complete(lease_of(await bench.authority.reserve(wanted)), response(), Retention(RETENTION, gone_for=600.0))
-    bench.clock.ahead += RETENTION + 1
-    assert await bench.authority.reap(10) == 1
-    bench.authority.gate.clear()
-    asked = bench.authority.asked
-    first = asyncio.ensure_future(bench.store.reserve(replace(wanted, owner=token())))
-    await eventually(lambda: bench.authority.asked == asked + 1)
-    assert record_of(await bench.other.reserve(replace(wanted, owner=token()))).status is Status.IN_PROGRESS
-    bench.authority.gate.set()
-    assert isinstance(await first, Tombstone)
-    assert await bench.entry(record) is None
-    assert isinstance(await bench.other.reserve(replace(wanted, owner=token())), Tombstone)
 
 
 async def test_observed_attempts_stay_out_of_redis(bench: Tiers) -> None:

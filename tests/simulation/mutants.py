@@ -12,6 +12,7 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode
+from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
 from gateway.store.tiered import TieredStore
 from tests.simulation.authority import UnreliableStore, at_once
@@ -148,6 +149,13 @@ class TellsRedisBeforeTheCommit(TieredStore):
         return await super().complete(lease, response, retention)
 
 
+class BelievesAnothersLease(TieredStore):
+    async def _behind(self, entry: LeaseEntry | CompletedEntry, intent: Intent) -> Lease | Record | Tombstone:
+        if isinstance(entry, LeaseEntry) and entry.fingerprint == intent.fingerprint:
+            return in_progress(intent.key, entry)
+        return await super()._behind(entry, intent)
+
+
 class BelievesASlowClock(UnreliableStore):
     def now_us(self) -> int | None:
         now_us = super().now_us()
@@ -185,6 +193,7 @@ MUTANTS: Mapping[str, Rules] = MappingProxyType(
         "trusts Redis alone for what is new": Rules(tiered=TrustsRedisAlone),
         "tells misuse from a lease in Redis": Rules(tiered=TellsMisuseFromRedis),
         "writes Redis before the commit": Rules(tiered=TellsRedisBeforeTheCommit),
+        "believes another's lease in Redis": Rules(tiered=BelievesAnothersLease),
         "replays from Redis by a clock that is slow": Rules(authority=BelievesASlowClock),
         "takes one record's reply for another's": Rules(hot=MixesUpReplies),
     }

@@ -4,7 +4,7 @@
 * I2: an answer is an upstream's answer to this very operation, or a refusal of ours; and a refusal's words are true.
 * I4 (asked by the world at the end): nothing stays in progress, nothing is left over.
 * Besides: nothing is sent but under a live lease, nothing answers before its commit (`settle_timeout` aside), nothing is replayed that
-  was never committed.
+  was never committed, nobody is told that a request is in progress whose end was committed before they asked.
 """
 
 import json
@@ -150,8 +150,16 @@ class Oracle:
             self._refused[ask.request_id] = problem
         if problem is Problem.KEY_REUSED and self.facts[ask.key].recorded <= {ask.meaning}:
             self._world.fail(f"{ask.request_id} was told that its key means something else; it never did")
+        if problem is Problem.REQUEST_IN_PROGRESS and (done := self._done_before(ask)) is not None:
+            self._world.fail(f"{ask.request_id} was told that its request is in progress; it was completed {done:.3f} s before it asked")
         if problem is Problem.RESPONSE_NOT_STORED and refused.members["body_sha256"] not in self._committed_digests(ask.key):
             self._world.fail(f"{ask.request_id} was told of a response that was never committed")
+
+    def _done_before(self, ask: "Ask") -> float | None:
+        """For how many seconds the key's operation had been completed when this was asked, if it was, and is still kept."""
+        kept_until = self._world.loop.time() - self._world.scenario.policy.retention
+        ages = [ask.asked - when for when, _ in self.facts[ask.key].committed if kept_until < when <= ask.asked]
+        return max(ages, default=None)
 
     def _committed_digests(self, key: RecordKey) -> set[str]:
         return {response.body_digest.hex() for _, response in self.facts[key].committed}

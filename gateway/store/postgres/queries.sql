@@ -193,6 +193,7 @@ SELECT
     fingerprint_version,
     fingerprint_policy,
     owner,
+    observed,
     attempt,
     request_id,
     extract(epoch FROM locked_until - now())::float8 AS lease_left,

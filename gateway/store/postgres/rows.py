@@ -166,6 +166,7 @@ def decode_record(key: RecordKey, row: Row) -> Record:
         doubt_over=bool(row["doubt_over"]),
         born_ago=row["born_ago"] or 0.0,
         judged=bool(row["judged"]),
+        observed=row["observed"],
         response=decode_response(row) if status is Status.COMPLETED else None,
     )
 
