@@ -9,6 +9,7 @@ from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.framing import head_and_body
 from gateway.upstream.pool import Pool
+from gateway.upstream.remarks import Remarks
 from gateway.upstream.settings import UpstreamSettings, parse_endpoint
 from gateway.upstream.upload import send_body
 
@@ -27,6 +28,7 @@ class HttpUpstream:
         endpoint = parse_endpoint(settings.url)
         tls = (ssl_context or ssl.create_default_context()) if endpoint.tls else None
         self.settings = settings
+        self._remarks = Remarks(settings.url)
         self._pool = Pool(settings, endpoint, tls, server_name)
 
     @property
@@ -66,7 +68,7 @@ class HttpUpstream:
         connection = None if pool.shut else pool.take()
         if connection is None:
             connection = await pool.acquire(deadline, patient=patient)
-        exchange = Exchange(loop, connection, settings, request, deadline, failed)
+        exchange = Exchange(loop, connection, settings, request, deadline, failed=failed, remarks=self._remarks)
         if not self._begin(exchange, connection, data, fence):
             raise NotSent(NotSentReason.LEASE_LAPSED)
         body = request.body

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from gateway.core.model import Headers
 from gateway.ports import DoubtReason, InDoubt, UpstreamRequest
 from gateway.upstream.connection import HIGH_WATER, Connection
-from gateway.upstream.parser import Malformed, ResponseParser
+from gateway.upstream.mending import Malformed
+from gateway.upstream.parser import ResponseParser
+from gateway.upstream.remarks import Remarks
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tunnel import UpstreamTunnel
 
@@ -21,6 +23,7 @@ class Exchange:
     `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for the head) must be
     over, None for never. `failed` is called, once at most, when the upstream fails the exchange, before its head or after it: by
     going away, by what it sends, by keeping silent. What the caller, the request's body or a slow consumer ends is no such failure.
+    `remarks` are made about answers that break the rules.
     """
 
     __slots__ = (
@@ -35,6 +38,7 @@ class Exchange:
         "_lasting",
         "_loop",
         "_parser",
+        "_remarks",
         "_sent",
         "_settings",
         "_streamed",
@@ -57,9 +61,12 @@ class Exchange:
         settings: UpstreamSettings,
         request: UpstreamRequest,
         deadline: float | None,
+        *,
         failed: Callable[[], None] | None = None,
+        remarks: Remarks | None = None,
     ) -> None:
         self._loop = loop
+        self._remarks = remarks
         self._connection: Connection | None = connection
         self._settings = settings
         self._parser = ResponseParser(request.method, request.upgrade, request.informational)
@@ -198,10 +205,14 @@ class Exchange:
         assert connection is not None
         try:
             parser.feed(data)
-        except Malformed:
+        except Malformed as error:
+            if self._remarks is not None:
+                self._remarks.refused(str(error), self._loop.time())
             self._fall(DoubtReason.INVALID_RESPONSE)
             return
         if parser.head_complete:
+            if parser.offences and self._remarks is not None:
+                self._remarks.mended(parser.offences, self._loop.time())
             if not self._sent or connection.unsent:
                 self._early = True
             if parser.switched:

@@ -1,31 +1,29 @@
 """One response as bytes come in: the rules of RFC 9112 on top of llhttp. Knows no socket and no clock.
 
 llhttp refuses by itself, measured with httptools 0.9: `Content-Length` beside `Transfer-Encoding`, a second `Content-Length` even
-if equal (RFC 9112 section 6.3 allows either), lengths that are not plain digits, bare LF and CR, folded lines, control characters
-in values, spaces around names and chunk sizes. It lets pass, so that this module refuses: transfer codings other than `chunked`,
-chunked in HTTP/1.0, the versions 0.9 and 2.0, RTSP, a status below 100, control characters in the reason, heads without a limit,
-and interim responses with a body, which it would read as one or not, depending on the status. It knows nothing of HEAD, parses bytes
-behind the response as the next one, and takes an interim response that announces the connection's end for the last one.
+if equal, lengths that are not plain digits, bare LF and CR, folded lines, control characters in values, spaces around names. A head that
+it refuses is mended where RFC 9112 allows that (`gateway.upstream.mending`) and given to it anew; then the connection is not used again. In
+bodies only spaces behind a chunk size are put up with (section 7.1.1): llhttp is told so.
+
+It lets pass, so that this module refuses: transfer codings other than `chunked`, chunked in HTTP/1.0, the versions 0.9 and 2.0, RTSP, a
+status below 100, control characters in the reason, heads without a limit, and interim responses with a body, which it would read as one
+or not, depending on the status. It knows nothing of HEAD, parses bytes behind the response as the next one, and takes an interim
+response that announces the connection's end for the last one.
 """
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import httptools
 
 from gateway.core.model import Headers
-
-MAX_HEAD = 256 * 1024
-"""A head, trailer section or run of chunk sizes that is still unfinished after so many bytes is refused."""
+from gateway.upstream.mending import MAX_HEAD, CrookedHeads, Malformed, Offence
 
 MAX_INFORMATIONAL = 32
 """How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD` long."""
 
 _CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code != 0x09)
 _START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
-
-
-class Malformed(Exception):
-    """The bytes are no valid response."""
 
 
 class ResponseParser:
@@ -36,19 +34,24 @@ class ResponseParser:
 
     `status`, `reason`, `headers` (values without surrounding whitespace) and `content_length` (as announced) hold once
     `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed. `reusable` is
-    then whether the connection may carry another exchange. De-framed body bytes wait in `body`, `buffered` of them, until taken.
+    then whether the connection may carry another exchange. De-framed body bytes wait in `body`, `buffered` of them, until taken. `offences`
+    are those that were put right in its heads.
     """
 
     __slots__ = (
+        "_again",
+        "_crooked",
         "_ends_with_head",
         "_fault",
         "_fresh",
         "_head_request",
         "_informational",
         "_informational_left",
+        "_interims",
         "_last",
         "_llhttp",
         "_quiet",
+        "_seen",
         "_until_eof",
         "_upgrade",
         "body",
@@ -57,6 +60,7 @@ class ResponseParser:
         "content_length",
         "head_complete",
         "headers",
+        "offences",
         "reason",
         "rest",
         "reusable",
@@ -78,6 +82,11 @@ class ResponseParser:
         self.rest = b""
         self.body: list[bytes] = []
         self.buffered = 0
+        self.offences: frozenset[Offence] = frozenset()
+        self._seen: bytearray | None = None  # all that was fed, while the head is not whole
+        self._crooked: CrookedHeads | None = None  # while heads have to be mended
+        self._interims = 0
+        self._again = 0  # interim responses that were handed on before all of it was given to another parser
         self._fresh: list[bytes] = []
         self._quiet = 0
         self._fault: str | None = None
@@ -92,22 +101,19 @@ class ResponseParser:
 
     def feed(self, data: bytes) -> None:
         """Take in received bytes (not empty). Raises Malformed, after which only what is in `body` may still be read."""
-        parser = self._llhttp
-        assert parser is not None
         headed, received = self.head_complete, self._quiet + len(data)
         if self._quiet == 0 and not headed and data[0] not in _START:
             self._refuse("not HTTP")
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade as end:  # raised for every 101 that names a protocol
-            if self.switched:
-                self.rest = data[end.args[0] :]
-        except httptools.HttpParserError as error:
-            if not self.complete:
-                self._refuse(str(error))
-            self.reusable = False
-        if self._fault is not None:
-            self._refuse(self._fault)
+        if self._crooked is not None:
+            self._mend(self._crooked, data)
+        else:
+            why = self._parse(data)
+            if why is not None:
+                self._begin_anew(data, why)
+            elif not self.head_complete:
+                if self._seen is None:
+                    self._seen = bytearray()
+                self._seen += data
         if self.head_complete and not headed and received > MAX_HEAD and _size(self.headers) > MAX_HEAD:
             self._refuse("head too long")
         if self._fresh:
@@ -134,9 +140,58 @@ class ResponseParser:
         self.buffered = 0
         return whole
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str) -> NoReturn:
         self._llhttp = None
         raise Malformed(why) from None
+
+    def _parse(self, data: bytes) -> str | None:
+        """Give it to llhttp. Returns what is wrong with it."""
+        parser = self._llhttp
+        assert parser is not None
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade as end:  # raised for every 101 that names a protocol
+            if self.switched:
+                self.rest = data[end.args[0] :]
+        except httptools.HttpParserError as error:
+            if not self.complete:
+                return str(error)
+            self.reusable = False
+        return self._fault
+
+    # Heads that have to be mended
+
+    def _begin_anew(self, data: bytes, why: str) -> None:
+        """Go through all that was fed so far once more, head by head. Raises Malformed if it is not a head that is malformed."""
+        if self.head_complete:
+            self._refuse(why)
+        seen, self._seen = self._seen or bytearray(), None
+        self._crooked = CrookedHeads()
+        self._llhttp = httptools.HttpResponseParser(self)
+        self._again, self._interims = self._interims, 0
+        self.reason, self.headers, self.content_length = b"", [], None
+        self._fault, self._last, self._fresh = None, False, []
+        seen += data
+        self._mend(self._crooked, seen)
+
+    def _mend(self, heads: CrookedHeads, data: bytes | bytearray) -> None:
+        heads.feed(data)
+        while not self.head_complete:
+            try:
+                mended = heads.take()
+            except Malformed as error:
+                self._refuse(str(error))
+            if mended is None:
+                return
+            self.offences |= mended.offences
+            why = self._parse(mended.head)
+            if why is not None:
+                self._refuse(why)
+        rest, self._crooked = heads.rest, None
+        if self.switched:
+            self.rest = rest
+        elif rest and not self.complete and (why := self._parse(rest)) is not None:
+            self._refuse(why)
 
     def _collect(self) -> None:
         fresh = self._fresh
@@ -148,7 +203,7 @@ class ResponseParser:
 
     def _finish(self, data: bytes) -> None:
         self._llhttp = None  # breaks the reference cycle between the two parsers
-        if self._head_request and not data.endswith(b"\r\n\r\n"):
+        if self.offences or (self._head_request and not data.endswith(b"\r\n\r\n")):
             self.reusable = False
 
     # Callbacks of httptools. Every one may be called again for bytes behind the response, and must then change nothing
@@ -185,6 +240,7 @@ class ResponseParser:
             self._begin_interim(parser, framed=framed)
         else:
             self.head_complete = True
+            self._seen = None
             self._quiet = 0
             if self._head_request:
                 self.complete = True
@@ -192,6 +248,8 @@ class ResponseParser:
                 self.reusable = _persistent(version, self.headers) and not self._last
             else:
                 self._until_eof = not framed and status not in {204, 304}
+                if framed and self.content_length is None:
+                    parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
 
     def on_body(self, data: bytes) -> None:
         if self.complete:
@@ -229,7 +287,11 @@ class ResponseParser:
             parser.set_dangerous_leniencies(lenient_keep_alive=True)  # else all that follows is refused
 
     def _end_interim(self) -> None:
-        if self._informational is not None and self._fault is None and self.status != 100 and self._informational_left > 0:
+        if self._fault is None:
+            self._interims += 1
+        if self._again:
+            self._again -= 1
+        elif self._informational is not None and self._fault is None and self.status != 100 and self._informational_left > 0:
             self._informational_left -= 1
             self._informational(self.status, self.reason, tuple(self.headers))
         self.reason, self.headers, self.content_length = b"", [], None

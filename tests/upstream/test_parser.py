@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.upstream.parser import MAX_HEAD, Malformed, ResponseParser
+from gateway.upstream.mending import MAX_HEAD, Malformed, Offence
+from gateway.upstream.parser import ResponseParser
 
 LINE = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = LINE + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -38,22 +39,12 @@ MALFORMED = {
     "status 000": b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
     "status 099": b"HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n",
     "no space after status": b"HTTP/1.1 200OK\r\nContent-Length: 0\r\n\r\n",
-    "NUL in the reason": b"HTTP/1.1 200 O\0K\r\nContent-Length: 0\r\n\r\n",
-    "control character in the reason": b"HTTP/1.1 200 O\x1bK\r\nContent-Length: 0\r\n\r\n",
-    "bare LF after the status line": b"HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
-    "bare LF after a field": LINE + b"A: b\nContent-Length: 0\r\n\r\n",
-    "bare CR in a value": LINE + b"A: b\rC: d\r\nContent-Length: 0\r\n\r\n",
-    "NUL in a value": LINE + b"A: b\0c\r\nContent-Length: 0\r\n\r\n",
-    "folded line": LINE + b"A: b\r\n c\r\nContent-Length: 0\r\n\r\n",
-    "space before the colon": LINE + b"Content-Length : 0\r\n\r\n",
     "field without colon": LINE + b"A\r\nContent-Length: 0\r\n\r\n",
     "empty name": LINE + b": b\r\nContent-Length: 0\r\n\r\n",
     "non-ASCII name": LINE + b"A\xe9: b\r\nContent-Length: 0\r\n\r\n",
     "length and chunked": LINE + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "chunked and length": LINE + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "two different lengths": LINE + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
-    "two equal lengths": LINE + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nok",
-    "a list of lengths": LINE + b"Content-Length: 2, 2\r\n\r\nok",
     "signed length": LINE + b"Content-Length: +2\r\n\r\nok",
     "negative length": LINE + b"Content-Length: -2\r\n\r\nok",
     "hexadecimal length": LINE + b"Content-Length: 0x2\r\n\r\nok",
@@ -70,7 +61,6 @@ MALFORMED = {
     "empty coding": LINE + b"Transfer-Encoding:\r\n\r\n0\r\n\r\n",
     "chunked in HTTP/1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunk size with prefix": CHUNKED + b"0x2\r\nok\r\n0\r\n\r\n",
-    "chunk size with space": CHUNKED + b"2 \r\nok\r\n0\r\n\r\n",
     "no chunk size": CHUNKED + b"\r\nok\r\n0\r\n\r\n",
     "chunk size overflow": CHUNKED + b"ffffffffffffffffff\r\nok",
     "chunk longer than its size": CHUNKED + b"2\r\nokX\r\n0\r\n\r\n",
@@ -82,8 +72,24 @@ MALFORMED = {
     "tab after the status": b"HTTP/1.1 200\tOK\r\nContent-Length: 0\r\n\r\n",
     "space before the first field": LINE + b" A: b\r\nContent-Length: 0\r\n\r\n",
     "control character in a name": LINE + b"A\x0b: b\r\nContent-Length: 0\r\n\r\n",
-    "control character in a value": LINE + b"A: \x1b\r\nContent-Length: 0\r\n\r\n",
     "length with a space inside": LINE + b"Content-Length: 1 2\r\n\r\n0123456789ab",
+    "length with a space inside the second": LINE + b"Content-Length: 2\r\nContent-Length: 2 2\r\n\r\nok",
+    "length twice, with a sign": LINE + b"Content-Length: +2\r\nContent-Length: +2\r\n\r\nok",
+    "length twice, in other spellings": LINE + b"Content-Length: 2\r\nContent-Length: 02\r\n\r\nok",
+    "length with a control character": LINE + b"Content-Length: 2\x0b\r\n\r\nok",
+    "length and chunked, with spaces before the colons": LINE
+    + b"Content-Length : 3\r\nTransfer-Encoding : chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "two different lengths, one with a space before the colon": LINE + b"Content-Length: 2\r\nContent-Length : 3\r\n\r\nabc",
+    "two different lengths, with bare LF": b"HTTP/1.1 200 OK\nContent-Length: 2\nContent-Length: 3\n\nabc",
+    "gzip coding, with bare LF": b"HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\nabc",
+    "coding folded onto another": LINE + b"Transfer-Encoding: gzip,\r\n chunked\r\n\r\n0\r\n\r\n",
+    "coding with a bare CR": LINE + b"Transfer-Encoding: chunked\r\r\n\r\n0\r\n\r\n",
+    "chunked in HTTP/1.0, with bare LF": b"HTTP/1.0 200 OK\nTransfer-Encoding: chunked\n\n0\r\n\r\n",
+    "a line of white space": LINE + b"A: b\r\n \r\nContent-Length: 0\r\n\r\n",
+    "space inside a name": LINE + b"A b: c\r\nContent-Length: 0\r\n\r\n",
+    "bare LF in chunks behind a head with bare LF": b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nok\n0\n\n",
+    "chunk size with a space inside": CHUNKED + b"1 0\r\nok\r\n0\r\n\r\n",
+    "chunk size with a space before it": CHUNKED + b" 2\r\nok\r\n0\r\n\r\n",
     "length with a comma behind": LINE + b"Content-Length: 2,\r\n\r\nok",
     "length in other digits": LINE + "Content-Length: ²\r\n\r\nok".encode(),
     "two lengths in a 304": b"HTTP/1.1 304 X\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
@@ -93,7 +99,6 @@ MALFORMED = {
     "coding behind a vertical tab": LINE + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
     "negative chunk size": CHUNKED + b"-1\r\n\r\n",
     "signed chunk size": CHUNKED + b"+2\r\nok\r\n0\r\n\r\n",
-    "chunk size with tab": CHUNKED + b"2\t\r\nok\r\n0\r\n\r\n",
     "bare CR after a chunk size": CHUNKED + b"2\rok\r\n0\r\n\r\n",
     "bare LF after a chunk extension": CHUNKED + b"2;a\nok\r\n0\r\n\r\n",
     "empty chunk extension": CHUNKED + b"2;\r\nok\r\n0\r\n\r\n",
@@ -105,7 +110,6 @@ MALFORMED = {
     "length in a 100": b"HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\nhello" + LINE + b"Content-Length: 0\r\n\r\n",
     "length in another interim response": b"HTTP/1.1 110 X\r\nContent-Length: 5\r\n\r\nhello" + LINE + b"Content-Length: 0\r\n\r\n",
     "coding in an interim response": b"HTTP/1.1 103 X\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + LINE,
-    "folded line in an interim response": b"HTTP/1.1 103 X\r\nA: b\r\n c\r\n\r\n" + LINE,
     "101 with upgrade": b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
     "101 without upgrade": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     "garbage after 100": b"HTTP/1.1 100 Continue\r\n\r\ngarbage\r\n\r\n",
@@ -161,6 +165,91 @@ def test_a_valid_response_is_read_by_its_framing(data: bytes, status: int, reaso
         assert (parser.status, parser.reason, parser.complete) == (status, reason, True)
         assert parser.take() == body
         assert not any(name in {b"A", b"Link", b"X-Trailer", b"Idempotency-Key"} for name, _ in parser.headers)
+
+
+MENDED: dict[str, tuple[bytes, Offence, list[tuple[bytes, bytes]]]] = {
+    "bare LF everywhere": (b"HTTP/1.1 201 Made\nA: b\nContent-Length: 2\n\nok", Offence.BARE_LF, [(b"A", b"b"), (b"Content-Length", b"2")]),
+    "bare LF after the status line": (b"HTTP/1.1 201 Made\nContent-Length: 2\r\n\r\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
+    "bare LF before the empty line": (b"HTTP/1.1 201 Made\r\nContent-Length: 2\n\r\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
+    "bare LF as the empty line": (b"HTTP/1.1 201 Made\r\nContent-Length: 2\r\n\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
+    "empty lines before it": (b"\r\n\nHTTP/1.1 201 Made\nContent-Length: 2\n\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
+    "blanks before colons": (
+        b"HTTP/1.1 201 Made\r\nA \t: b\r\nContent-Length : 2\r\n\r\nok",
+        Offence.BLANK_BEFORE_COLON,
+        [(b"A", b"b"), (b"Content-Length", b"2")],
+    ),
+    "chunked, with a blank before the colon": (
+        b"HTTP/1.1 201 Made\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        Offence.BLANK_BEFORE_COLON,
+        [(b"Transfer-Encoding", b"chunked")],
+    ),
+    "folded lines": (
+        b"HTTP/1.1 201 Made\r\nA: b \r\n \t c\r\n\td\r\nContent-Length:\r\n 2\r\n\r\nok",
+        Offence.FOLDED,
+        [(b"A", b"b c d"), (b"Content-Length", b"2")],
+    ),
+    "a folded line in an interim response": (
+        b"HTTP/1.1 103 Hints\r\nLink: a\r\n b\r\n\r\nHTTP/1.1 201 Made\r\nContent-Length: 2\r\n\r\nok",
+        Offence.FOLDED,
+        [(b"Content-Length", b"2")],
+    ),
+    "a folded line after an interim response": (
+        b"HTTP/1.1 103 Hints\r\nLink: a\r\n\r\nHTTP/1.1 201 Made\r\nContent-Length: 2\r\nA: b\r\n c\r\n\r\nok",
+        Offence.FOLDED,
+        [(b"Content-Length", b"2"), (b"A", b"b c")],
+    ),
+    "control characters in a value": (
+        b"HTTP/1.1 201 Made\r\nA: \x1b b\0c\rd\x7f\r\nContent-Length: 2\r\n\r\nok",
+        Offence.CONTROL,
+        [(b"A", b"b c d"), (b"Content-Length", b"2")],
+    ),
+    "a control character in the reason": (
+        b"HTTP/1.1 201 M\0de\r\nContent-Length: 2\r\n\r\nok",
+        Offence.CONTROL,
+        [(b"Content-Length", b"2")],
+    ),
+    "two equal lengths": (
+        b"HTTP/1.1 201 Made\r\nContent-Length: 2\r\nA: b\r\ncontent-length: 2\r\n\r\nok",
+        Offence.REPEATED_LENGTH,
+        [(b"Content-Length", b"2"), (b"A", b"b")],
+    ),
+    "a list of equal lengths": (
+        b"HTTP/1.1 201 Made\r\nContent-Length: 2, 2\r\n\r\nok",
+        Offence.REPEATED_LENGTH,
+        [(b"Content-Length", b"2")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "offence", "headers"), MENDED.values(), ids=MENDED)
+def test_a_head_that_can_be_read_in_one_way_only_is_put_right(data: bytes, offence: Offence, headers: list[tuple[bytes, bytes]]) -> None:
+    """RFC 9112 sections 2.2, 5.1 and 5.2, RFC 9110 sections 5.5 and 8.6: however the bytes are cut. The connection is not used again."""
+    for step in (1, 3, 64 * 1024):
+        told: list[int] = []
+        parser = feed_all(ResponseParser(b"POST", None, lambda status, *_, told=told: told.append(status)), data, step)
+        assert (parser.status, parser.headers, parser.take()) == (201, headers, b"ok")
+        assert (parser.complete, parser.reusable, parser.offences) == (True, False, frozenset({offence}))
+        assert told == ([103] if b" 103 " in data else [])
+
+
+def test_spaces_behind_chunk_sizes_are_put_up_with() -> None:
+    """RFC 9112 section 7.1.1: white space before an extension is allowed, and some servers pad their sizes to a width."""
+    parser = parsed(CHUNKED + b"2  \r\nok\r\n1\t;a=b\r\n!\r\n0   \r\n\r\n")
+    assert (parser.take(), parser.complete, parser.reusable, parser.offences) == (b"ok!", True, True, frozenset())
+
+
+def test_what_follows_a_switch_behind_a_crooked_head_is_kept() -> None:
+    """The first bytes of the other protocol are not the parser's."""
+    parser = ResponseParser(b"GET", b"websocket")
+    parser.feed(b"HTTP/1.1 101 S\nConnection: upgrade\nUpgrade: websocket\n\nfirst")
+    assert (parser.switched, parser.rest) == (True, b"first")
+
+
+def test_a_crooked_head_of_a_response_without_a_body() -> None:
+    """To HEAD, and without any framing: until the end of the stream."""
+    assert parsed(b"HTTP/1.1 200 OK\nContent-Length: 77\n\n", b"HEAD").complete
+    until_the_end = parsed(b"HTTP/1.0 200 OK\nA: b\n\nabc")
+    assert (until_the_end.complete, until_the_end.eof(), until_the_end.take()) == (False, True, b"abc")
 
 
 def test_fields_are_kept_as_received() -> None:
@@ -258,8 +347,11 @@ def test_long_heads_are_accepted_up_to_the_limit() -> None:
         (CHUNKED + b"2;x=", b"a" * 1000),
         (CHUNKED + b"2\r\nok\r\n0\r\nX: ", b"a" * 1000),
         (CHUNKED + b"2\r\nok\r\n0\r\n", b"X: a\r\n" * 100),
+        (LINE + b"X : ", b"a" * 1000),
+        (LINE + b"X: a\r\n", b" a\r\n" * 100),
+        (b"", b"HTTP/1.1 102 Processing\n\n" * 10),
     ],
-    ids=["line", "lines", "interim responses", "chunk extension", "trailer", "trailers"],
+    ids=["line", "lines", "interim responses", "chunk extension", "trailer", "trailers", "crooked line", "folded lines", "crooked interim"],
 )
 def test_nothing_but_a_body_may_go_on_for_ever(start: bytes, repeated: bytes) -> None:
     """An endless head, chain of interim responses, chunk extension or trailer section is refused before it fills the memory."""
@@ -273,6 +365,8 @@ RESPONSES = [
     b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 201 Created \r\nA:\r\nB: \xff \r\nContent-Length: 2\r\n\r\nok",
     b"HTTP/1.1 204 No Content\r\nA: b\r\n\r\n",
     LINE + b"\r\nuntil the end",
+    b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 201 Created \r\nA:\r\nB : \xff \r\n\tc\nContent-Length: 2\r\n\nok",
+    b"\nHTTP/1.1 201 Created\nTransfer-Encoding: chunked\n\n2 \r\nok\r\n0\r\n\r\n",
 ]
 
 

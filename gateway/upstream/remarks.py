@@ -1,0 +1,39 @@
+"""What is said in the log about the answers of one upstream that break the rules. One kind of offence is one line a minute at most."""
+
+import logging
+from collections.abc import Iterable
+
+from gateway.upstream.mending import Offence
+
+INTERVAL = 60.0
+"""Seconds between two lines about the same offence: an upstream that commits it commits it every time."""
+
+KINDS = 64
+"""As many different offences are told apart; what a parser finds wrong is a closed set, and smaller."""
+
+_log = logging.getLogger(__name__)
+
+
+class Remarks:
+    """About the upstream at `url`. `now` is the loop's time, in seconds."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._quiet_until: dict[str, float] = {}
+
+    def refused(self, why: str, now: float) -> None:
+        """An answer was thrown away, so that nobody knows the outcome."""
+        if self._speaks(why, now):
+            _log.warning("%s sent an answer that is no valid HTTP: %s", self._url, why)
+
+    def mended(self, offences: Iterable[Offence], now: float) -> None:
+        """An answer was taken, put right."""
+        for offence in offences:
+            if self._speaks(offence.value, now):
+                _log.info("%s sent an answer that had to be put right: %s", self._url, offence.value)
+
+    def _speaks(self, what: str, now: float) -> bool:
+        if now < self._quiet_until.get(what, now) or (len(self._quiet_until) >= KINDS and what not in self._quiet_until):
+            return False
+        self._quiet_until[what] = now + INTERVAL
+        return True
