@@ -16,6 +16,7 @@ from gateway.admin.answers import answer, problem
 from gateway.admin.callers import refused
 from gateway.admin.inputs import BODY_LIMIT
 from gateway.admin.records import record_routes
+from gateway.admin.scrape import scrape
 from gateway.config import Listener, TcpListener, UnixListener
 from gateway.operator import Operator, Wrong
 from gateway.ports import StoreUnavailable
@@ -24,7 +25,7 @@ _INDEX = b"""idempotency-gateway admin
 
 GET    /livez                                  the process runs
 GET    /readyz                                 it can serve: each check, 200 or 503
-GET    /metrics                                Prometheus text format
+GET    /metrics                                Prometheus text format, or OpenMetrics
 GET    /admin/v1/config                        the configuration in use, secrets redacted
 POST   /admin/v1/reload                        read the configuration file again
 GET    /admin/v1/records                       records, by state, route, scope or key
@@ -54,13 +55,14 @@ class AdminPorts:
     """What the admin listener shows and does. None of these may raise, save aiohttp's own
     HTTP errors.
 
-    `readiness` tells of each check what is wrong, None where it is fine. `metrics` gives body and content type, and runs in a
-    thread. `config` gives what JSON can carry. `reload` gives the mistakes that kept the old configuration in use; none: the new one is.
+    `readiness` tells of each check what is wrong, None where it is fine. `metrics` takes the scraper's Accept field, gives body and
+    content type, and runs in a thread. `config` gives what JSON can carry. `reload` gives the mistakes that kept the old configuration
+    in use; none: the new one is.
     Without `operator` what concerns records is answered with 503.
     """
 
     readiness: Callable[[], Awaitable[Mapping[str, str | None]]]
-    metrics: Callable[[], tuple[bytes, str]]
+    metrics: Callable[[str], tuple[bytes, str]]
     config: Callable[[], Awaitable[object]]
     reload: Callable[[], Awaitable[Sequence[str]]]
     operator: Operator | None = None
@@ -80,7 +82,7 @@ def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
             web.get("/", _index),
             web.get("/livez", _livez),
             web.get("/readyz", functools.partial(_readyz, ports)),
-            web.get("/metrics", functools.partial(_metrics, ports)),
+            web.get("/metrics", functools.partial(scrape, ports.metrics)),
             web.get("/admin/v1/config", functools.partial(_config, ports)),
             web.post("/admin/v1/reload", functools.partial(_reload, ports, reloading)),
             *record_routes(ports.operator),
@@ -129,12 +131,6 @@ async def _readyz(ports: AdminPorts, _: web.Request) -> web.Response:
         "checks": {name: "ok" if wrong is None else wrong for name, wrong in checks.items()},
     }
     return answer(document, 200 if ready else 503)
-
-
-async def _metrics(ports: AdminPorts, _: web.Request) -> web.Response:
-    # Thousands of series take tens of milliseconds to write: too long for a loop that has clients waiting.
-    body, content_type = await asyncio.to_thread(ports.metrics)
-    return web.Response(body=body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
 async def _config(ports: AdminPorts, _: web.Request) -> web.Response:

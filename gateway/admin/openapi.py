@@ -145,7 +145,7 @@ def _process_paths() -> Json:
     return {
         "/livez": {"get": _open("livez", "Whether the process runs", {"200": text})},
         "/readyz": {"get": _open("readyz", "Whether it can serve", {"200": _json("Readiness"), "503": not_ready})},
-        "/metrics": {"get": _open("metrics", "Metrics, in Prometheus's text format", {"200": text})},
+        "/metrics": {"get": _open("metrics", "Metrics, in Prometheus's text format or OpenMetrics", {"200": text})},
         "/admin/v1/config": {"get": _operation("showConfig", "process", "The configuration in use, secrets redacted", anything, ())},
         "/admin/v1/reload": {
             "post": _operation("reload", "process", "Read the configuration file again", _json("Reloaded"), (403, 409, 422)),

@@ -3,8 +3,9 @@
 import hashlib
 import re
 import ssl
-from pathlib import Path
 from typing import NoReturn
+
+from gateway.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 4 * 1024 * 1024
 
@@ -70,13 +71,11 @@ def digest_files(*paths: str | None) -> str:
 
 def _read(path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_FILE + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    if len(content) > MAX_FILE:
-        raise _unusable(path, "it is larger than 4MiB")
-    return content
+        return read_local(path, MAX_FILE)
+    except TooLarge:
+        raise _unusable(path, "it is larger than 4MiB") from None
+    except LocalFileError as error:
+        raise FileError(path, f"cannot read {path}: {error}") from None
 
 
 def _refuse() -> NoReturn:

@@ -1,9 +1,10 @@
 """Mistakes between values of one listener, of the clients' limits or of memory, and with what is on disk."""
 
+import os
 import ssl
+import stat
 import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from gateway.config.certificates import FileError, load_authorities, load_pair
@@ -59,12 +60,21 @@ def try_files(reader: Reader, load: Callable[[], None], places: dict[str, Place]
 def _check_socket(reader: Reader, section: Section, field: Field[Any]) -> None:
     listen = section.get(field)
     if section.sound(field) and isinstance(listen, UnixListener):
-        folder = Path(listen.path).parent
-        if not folder.is_dir():
-            what = "is not a folder" if folder.exists() else "does not exist"
+        folder = os.path.dirname(listen.path)
+        if (what := no_folder(folder)) is not None:
             reader.report(section.place_of(field), f"{folder} {what}; make it (mkdir -p) for the user of the gateway, or name another")
-        elif Path(listen.path).is_dir():
+        elif no_folder(listen.path) is None:
             reader.report(section.place_of(field), f"{listen.path} is a folder; name a socket in it, as in unix:{listen.path}/gateway.sock")
+
+
+def no_folder(path: str) -> str | None:
+    """Why this is no folder, as the end of a sentence; None if it is one."""
+    try:
+        return None if stat.S_ISDIR(os.stat(path).st_mode) else "is not a folder"
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be used as a folder ({error.strerror})"
 
 
 def _check_folder(reader: Reader, memory: Section) -> None:
@@ -72,8 +82,7 @@ def _check_folder(reader: Reader, memory: Section) -> None:
     if folder is None:
         return
     place = memory.place_of(MemoryFields.SPILL_DIRECTORY)
-    if not Path(folder).is_dir():
-        what = "is not a folder" if Path(folder).exists() else "does not exist"
+    if (what := no_folder(folder)) is not None:
         reader.report(place, f"{folder} {what}; make it (mkdir -p), or leave this out for the system's temporary directory")
         return
     try:

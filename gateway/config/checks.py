@@ -71,8 +71,8 @@ def _check_shadowing(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
     for index, later in enumerate(readable):
         taking = shadowing([one.route for one in readable[:index]], later.route)
         if taking:
-            places = {one.route: one.section.place.line for one in readable[:index]}
-            named = ", ".join(f"`{route.id}` (line {places[route]})" for route in taking)
+            lines = [one.section.place.line for route in taking for one in readable[:index] if one.route is route]
+            named = ", ".join(f"`{route.id}` (line {line})" for route, line in zip(taking, lines, strict=True))
             reader.report(later.section.place_of(RouteFields.PATH), f"this route can never match: all of its requests go to {named}")
 
 

@@ -6,7 +6,9 @@ import datetime as dt
 import re
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
+
+from gateway.config.certificates import MAX_FILE
+from gateway.local_files import LocalFileError, read_local
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _SEQUENCE, _VERSION = 0x30, 0xA0
@@ -17,13 +19,13 @@ def expiry_of(path: str) -> str | None:
     """A sentence about the first certificate of a PEM file that does not count today. None if there is none, or it cannot be read."""
     now = dt.datetime.now(dt.UTC)  # noqa: TID251 - certificates go by the time of day, and so do those who check them
     try:
-        text = Path(path).read_text(encoding="ascii", errors="replace")
+        text = read_local(path, MAX_FILE).decode("ascii", "replace")
         for begin, end in map(_validity, _PEM.findall(text)):
             if end < now:
                 return f"a certificate in {path} expired on {end:%Y-%m-%d}, and is refused since; renew it"
             if begin > now:
                 return f"a certificate in {path} is not valid before {begin:%Y-%m-%d}; is this machine's clock right?"
-    except (OSError, ValueError, IndexError):
+    except (LocalFileError, ValueError, IndexError):
         return None
     return None
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from gateway.config.mistakes import Place
 from gateway.config.source import Node, SyntaxMistake, compose, position
+from gateway.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 4 * 1024 * 1024
 
@@ -38,10 +39,8 @@ def parse_tree(raw: bytes) -> Node:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE + 1)
-    except OSError as error:
-        raise Unreadable(None, f"cannot read the file: {error.strerror}") from None
-    if len(raw) > MAX_FILE:
-        raise Unreadable(None, "the file is larger than 4MiB")
-    return raw
+        return read_local(path, MAX_FILE)
+    except TooLarge:
+        raise Unreadable(None, "the file is larger than 4MiB") from None
+    except LocalFileError as error:
+        raise Unreadable(None, f"cannot read the file: {error}") from None

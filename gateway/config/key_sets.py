@@ -3,9 +3,9 @@
 import json
 import re
 from importlib.util import find_spec
-from pathlib import Path
 
 from gateway.config.certificates import FileError
+from gateway.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 512 * 1024
 _PUBLIC = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----|(?:ssh|ecdsa|sk-ssh)-[a-z0-9@.-]+ AAAA")
@@ -26,12 +26,11 @@ def usable_algorithms(path: str) -> frozenset[str]:
     from gateway.principal.keys import read_key_set  # noqa: PLC0415 - it loads the cryptography that nobody else here needs
 
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(MAX_FILE + 1)
-    except OSError as error:
-        raise FileError(path, f"cannot read {path}: {error.strerror}") from None
-    if len(raw) > MAX_FILE:
-        raise FileError(path, f"cannot use {path}: it is larger than 512KiB")
+        raw = read_local(path, MAX_FILE)
+    except TooLarge:
+        raise FileError(path, f"cannot use {path}: it is larger than 512KiB") from None
+    except LocalFileError as error:
+        raise FileError(path, f"cannot read {path}: {error}") from None
     try:
         keys = read_key_set(raw)
     except ValueError:

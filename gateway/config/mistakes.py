@@ -34,7 +34,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One finding. `str()` gives `file:line:column: path: message`; without a path for YAML syntax; `file: message` without a place."""
+    """One finding. `str()` gives `file:line:column: path: message`; without a path for YAML syntax; `file: message` without a place.
+
+    It is one line: what cannot be printed, of a value that the message repeats, is escaped.
+    """
 
     file: str
     place: Place | None
@@ -42,9 +45,15 @@ class Mistake:
 
     def __str__(self) -> str:
         if self.place is None:
-            return f"{self.file}: {self.message}"
+            return _printable(f"{self.file}: {self.message}")
         path = f"{self.place.path}: " if self.place.path else ""
-        return f"{self.file}:{self.place.line}:{self.place.column}: {path}{self.message}"
+        return _printable(f"{self.file}:{self.place.line}:{self.place.column}: {path}{self.message}")
+
+
+def _printable(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
 
 
 class ConfigErrors(Exception):

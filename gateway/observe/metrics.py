@@ -9,19 +9,18 @@ import os
 from typing import Literal, TypeAlias
 
 from prometheus_client import (
-    CONTENT_TYPE_PLAIN_0_0_4,
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
 PREFIX = "idempotency"
-DURATION_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STORE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
@@ -110,12 +109,14 @@ def new_registry() -> CollectorRegistry:
     return registry
 
 
-def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
+def exposition(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
     """What `/metrics` answers: body and content type. With several workers that is all of them in one, whoever is asked.
 
+    `accept` is the scraper's Accept field: OpenMetrics for one that asks for it, else Prometheus' text format.
     Takes milliseconds per thousand series: not for an event loop that serves requests. Safe to call from any thread.
     """
     if MULTIPROCESS_DIR in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the library leaves it untyped
-    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+    write, content_type = choose_encoder(accept)
+    return write(registry), content_type

@@ -24,7 +24,8 @@ _log = logging.getLogger(__name__)
 class MetricsObserver:
     """Counts and logs. Belongs to the event loop's thread, but for `exposition`.
 
-    Every label set of the given routes exists at 0 from the start. `access_log_fd` is where access lines go; None: nowhere.
+    What is usual, and what alerts compare, exists at 0 from the start; other series when they first count. `access_log_fd` is where
+    access lines go; None: nowhere.
     One at most for each process when workers share their metrics.
     """
 
@@ -36,6 +37,7 @@ class MetricsObserver:
         self._targets: dict[str, frozenset[str]] = {}
         self._routes: dict[str, RouteSeries] = {}
         self._other = RouteSeries(families, sets.OTHER)
+        self._other.guard()
         self._failures = {task: families.background_failures.labels(task) for task in (*sets.TASKS, sets.OTHER)}
         self._refusals = {reason: families.refused_connections.labels(reason) for reason in sets.REFUSALS}
         self._failure_lines = _Quiet(FAILURE_LOG_SECONDS)
@@ -51,9 +53,9 @@ class MetricsObserver:
         for route in routes:
             self._series(route.id).extend(route)
 
-    def exposition(self) -> tuple[bytes, str]:
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """What `/metrics` answers: see `gateway.observe.metrics.exposition`."""
-        return exposition(self._registry)
+        return exposition(self._registry, accept)
 
     def close(self) -> None:
         """Write the last access lines, waiting at most a second for their reader."""
@@ -196,10 +198,7 @@ class MetricsObserver:
         for doubt in by_route:
             doubts.get(doubt.route_id, doubts[sets.OTHER]).append(doubt)
         for route, found in doubts.items():
-            series = self._routes.get(route, self._other)
-            series.unknown.set(sum(doubt.unknown for doubt in found))
-            series.dead_letters.set(sum(doubt.dead_letters for doubt in found))
-            series.oldest_age.set(max((doubt.oldest_age for doubt in found), default=0.0))
+            self._routes.get(route, self._other).in_doubt(found)
 
     def reloaded(self, *, successful: bool) -> None:
         self._families.reload_successful.set(successful)

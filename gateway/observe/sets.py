@@ -1,6 +1,6 @@
 """The closed sets that label values come from. Anything else is counted under `other`, so that no series grows with its input."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gateway.core.decision import Label
 from gateway.core.policy import OnUnknown, Policy, Route
@@ -52,7 +52,7 @@ WEBHOOK_RESULTS = (
 )
 """What became of a webhook's event."""
 
-_UNGUARDED = (Label.BYPASS, Label.UNPROTECTED, Label.REFUSED_TARGET, Label.REFUSED_REQUEST, Label.OVERLOADED)
+_FIRST = (Label.EXECUTE, Label.REPLAY, Label.IN_PROGRESS, Label.KEY_MISUSE, Label.UNKNOWN, Label.STORE_UNAVAILABLE)
 _STATUS = "status_"
 STATUS_OTHER = "status_other"
 RESPONDED = "responded"
@@ -65,15 +65,22 @@ SETTLEMENTS = {
 """What attempts come to, and the reasons that need no route to be known."""
 
 
-def decisions_of(policy: Policy | None) -> Iterator[tuple[str, Label]]:
-    """The (mode, decision) pairs that requests of a route can meet."""
+def first_decisions(policy: Policy | None) -> Iterator[tuple[str, Label]]:
+    """The (mode, decision) pairs whose counters are there before the first request: the usual ones, and those that alerts compare."""
     if policy is None:
-        yield from ((OFF, decision) for decision in _UNGUARDED)
+        yield OFF, Label.BYPASS
     else:
-        yield from ((policy.mode.value, decision) for decision in Label)
-        # What is refused before a request counts as guarded.
-        yield OFF, Label.REFUSED_TARGET
-        yield OFF, Label.REFUSED_REQUEST
+        yield from ((policy.mode.value, decision) for decision in _FIRST)
+
+
+def first_looks(policy: Policy) -> Sequence[str]:
+    """The results of looks whose counters are there before the first look."""
+    return RECONCILED if policy.reconcilable else ()
+
+
+def first_events(policy: Policy) -> Sequence[str]:
+    """The results of webhook events whose counters are there before the first event."""
+    return () if policy.webhook is None else ("applied", "bad_signature", "out_of_tolerance")
 
 
 def settlements_of(route: Route) -> Iterator[tuple[str, str]]:

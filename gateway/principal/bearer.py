@@ -2,10 +2,10 @@
 
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import assert_never
 
 from gateway.core.policy import JwksFile, JwksUrl, JwtPrincipal, JwtSecret
+from gateway.local_files import LocalFileError, read_local
 from gateway.ports import Clock
 from gateway.principal.credentials import AUTHORIZATION, needs, of_scheme, single
 from gateway.principal.facts import Facts, Found, PrincipalError, Unidentified
@@ -119,11 +119,9 @@ def _keys_of(source: JwtPrincipal, ask: Callable[[JwksUrl], RemoteKeys]) -> Keys
 
 def _load(path: str, algorithms: tuple[str, ...]) -> Sequence[VerificationKey]:
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(MAX_SET + 1)
-        keys = read_key_set(text) if len(text) <= MAX_SET else ()
-    except OSError as error:
-        raise PrincipalError(f"{path}: cannot be read: {error.strerror or error}") from None
+        keys = read_key_set(read_local(path, MAX_SET))
+    except LocalFileError as error:
+        raise PrincipalError(f"{path}: cannot be read: {error}") from None
     except ValueError as error:
         raise PrincipalError(f"{path}: expected a JWK Set (RFC 7517): {error}") from None
     if not any(key.algorithms.intersection(algorithms) for key in keys):

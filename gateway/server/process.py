@@ -305,6 +305,9 @@ class _Process:
                 mistakes = [str(error)]
             except StoreUnavailable as error:
                 mistakes = [f"the registry of scopes cannot be asked: {error}"]
+            except Exception as error:  # a defect of ours must not leave the metric saying that all is well
+                _log.exception("Reload failed")
+                mistakes = [f"a defect of the gateway: {type(error).__name__}"]
             gateway.observer.reloaded(successful=not mistakes)
             for mistake in mistakes:
                 _log.error("Reload refused: %s", mistake)

@@ -143,10 +143,10 @@ class Fleet:
         checks.update((f"worker {slot.index}", state) for slot, state in zip(started, states, strict=True))
         return checks
 
-    def exposition(self) -> tuple[bytes, str]:
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All workers' metrics as one. Safe to call from any thread."""
         self.metrics.running = sum(slot.running for slot in self._slots)
-        return self.metrics.exposition()
+        return self.metrics.exposition(accept)
 
     async def config(self) -> object:
         """The configuration that the first worker to answer uses. Raises aiohttp's 503 when none answers."""

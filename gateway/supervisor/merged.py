@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
@@ -35,12 +36,12 @@ class MergedMetrics(Collector):
         yield GaugeMetricFamily("idempotency_workers", "Worker processes that run.", value=self.running)
         yield CounterMetricFamily("idempotency_worker_restarts", "Workers that ended and were started again.", value=self.restarts)
 
-    def exposition(self) -> tuple[bytes, str]:
-        """Body and content type of `/metrics`. Takes milliseconds per thousand series and worker."""
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """Body and content type of `/metrics`, in the format that `accept` asks for. Takes milliseconds per thousand series and worker."""
         with self._lock:
             for left in reversed(range(_TRIES)):
                 try:
-                    return self._exposition(), CONTENT_TYPE_PLAIN_0_0_4
+                    return self._exposition(accept)
                 except (struct.error, RuntimeError):
                     # A worker is just making its files.
                     if left == 0:
@@ -60,11 +61,12 @@ class MergedMetrics(Collector):
                 if dead.exists():
                     self._absorb(dead, self._directory / f"{kind}_{_DEAD}.db")
 
-    def _exposition(self) -> bytes:
+    def _exposition(self, accept: str) -> tuple[bytes, str]:
         registry = CollectorRegistry()
         registry.register(self)
         MultiProcessCollector(registry, str(self._directory))  # type: ignore[no-untyped-call]  # as above
-        return generate_latest(registry)
+        write, content_type = choose_encoder(accept)
+        return write(registry), content_type
 
     def _absorb(self, dead: Path, archive: Path) -> None:
         try:

@@ -89,7 +89,7 @@ def silent_ports(operator: Operator | None) -> AdminPorts:
     async def reload() -> Sequence[str]:
         return []
 
-    return AdminPorts(readiness, lambda: (b"up 1\n", "text/plain; charset=utf-8"), config, reload, operator)
+    return AdminPorts(readiness, lambda _: (b"up 1\n", "text/plain; charset=utf-8"), config, reload, operator)
 
 
 @asynccontextmanager

@@ -24,12 +24,14 @@ class Ports:
         self.release.set()
         self.reloading = asyncio.Event()
         self.fail = False
+        self.accepted = ""
 
     async def readiness(self) -> Mapping[str, str | None]:
         self.asked += 1
         return self.checks
 
-    def metrics(self) -> tuple[bytes, str]:
+    def metrics(self, accept: str) -> tuple[bytes, str]:
+        self.accepted = accept
         return b"up 1\n", "text/plain; version=0.0.4; charset=utf-8"
 
     async def config(self) -> object:
@@ -96,6 +98,18 @@ async def test_metrics_come_with_their_content_type(client: aiohttp.ClientSessio
         assert response.status == 200
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert await response.read() == b"up 1\n"
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"), [("gzip", True), ("deflate, gzip;q=0.5", True), ("gzip;q=0", False), ("identity", False), ("*", False)]
+)
+async def test_metrics_are_packed_for_scrapers_that_take_it(client: aiohttp.ClientSession, ports: Ports, coding: str, packed: bool) -> None:
+    """The exposition hears what the scraper accepts; gzip shrinks it to a tenth."""
+    headers = {"Accept": "application/openmetrics-text", "Accept-Encoding": coding}
+    async with client.get("/metrics", headers=headers) as response:
+        assert response.headers.get("Content-Encoding") == ("gzip" if packed else None)
+        assert await response.read() == b"up 1\n"
+    assert ports.accepted == "application/openmetrics-text"
 
 
 async def test_config_is_shown(client: aiohttp.ClientSession) -> None:

@@ -92,4 +92,4 @@ def silent_ports() -> AdminPorts:
     async def reload() -> Sequence[str]:
         return []
 
-    return AdminPorts(readiness, lambda: (b"", "text/plain"), config, reload)
+    return AdminPorts(readiness, lambda _: (b"", "text/plain"), config, reload)

@@ -291,3 +291,17 @@ async def test_reload_swaps_routes_and_a_bad_file_keeps_the_old_ones(gateway: Ga
     await until(refused)
     assert (await ask(gateway.port, payment(b"k1", target=b"/v2/pay"))).status == 201
     assert await gateway.logged(lambda line: "nowhere" in str(line["msg"]))
+
+
+async def test_reload_with_a_route_that_can_never_match_is_refused_and_told(gateway: Gateway) -> None:
+    """Guarded routes are judged against each other at a reload, too: the mistake is logged, and the metric does not stay at 1."""
+    text = gateway.config.read_text()
+    start = text.index("  - id:")
+    gateway.config.write_text(text + text[start:].replace("- id: ", "- id: again-"))
+    gateway.process.send_signal(1)
+
+    async def refused() -> bool:
+        return await gateway.metric("idempotency_config_last_reload_successful") == 0
+
+    await until(refused)
+    assert await gateway.logged(lambda line: "this route can never match" in str(line["msg"]))
