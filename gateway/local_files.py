@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 _NO_FILES = {
-    stat.S_IFDIR: "it is a folder",
+    stat.S_IFDIR: "Is a directory",
     stat.S_IFIFO: "it is a named pipe; write what it gives into a file first",
     stat.S_IFSOCK: "it is a socket",
     stat.S_IFCHR: "it is a device",

@@ -146,7 +146,9 @@ async def world(postgres: str, redis: str, folder: Path) -> AsyncIterator[World]
     await stub.start()
     timeouts = "{connect: 10s, first_byte: 20s, read_idle: 20s, total: 60s}"
     try:
-        async with running(Setup(postgres, stub.port, redis, routes=ROUTES, defaults="{lease: 30s}", timeouts=timeouts), folder) as gateway:
+        async with running(
+            Setup(postgres, stub.port, redis, ROUTES, "{lease: 30s, settle_timeout: 20s}", timeouts, "20s"), folder
+        ) as gateway:
             yield World(gateway, stub)
     finally:
         stub.stop()

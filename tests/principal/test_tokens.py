@@ -240,7 +240,7 @@ def test_what_cannot_work_is_refused_at_the_start(write: Write, tmp_path: Path) 
         build(JwtPrincipal(("sub",), url, ()))
     with pytest.raises(PrincipalError, match="no key that can verify RS256"):
         build(jwt(file, "RS256"))
-    for contents, why in ((b"", "JWK Set"), (b"{}", "JWK Set"), (b'{"keys":[]}', "no key"), (b" " * 1_000_000, "no key")):
+    for contents, why in ((b"", "JWK Set"), (b"{}", "JWK Set"), (b'{"keys":[]}', "no key"), (b" " * 1_000_000, "larger than 524288 bytes")):
         (tmp_path / "bad.json").write_bytes(contents)
         with pytest.raises(PrincipalError, match=rf"bad\.json.*{why}"):
             build(jwt(JwksFile(str(tmp_path / "bad.json"), "")))
