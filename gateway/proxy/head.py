@@ -10,7 +10,10 @@ from gateway.proxy.call import Call
 
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
 
-_SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"idempotency-key"})
+_SHOWN = frozenset(
+    {b"host", b"via", b"max-forwards", b"connection", b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"cache-control"}
+)
+"""What a TRACE shows. Nobody knows what a proxy in front of us has added: addresses, certificates, tokens (RFC 9110 section 9.3.8)."""
 
 
 def judge_head(call: Call) -> Reply | None:
@@ -27,11 +30,11 @@ def judge_head(call: Call) -> Reply | None:
 
 
 def _answer_here(call: Call) -> Passed:
-    """The last hop of OPTIONS or TRACE (RFC 9110 section 7.6.2). TRACE shows what came in, without what identifies anybody."""
+    """The last hop of OPTIONS or TRACE (RFC 9110 section 7.6.2). TRACE shows of what came in the fields that are no secret."""
     if call.request.method == "OPTIONS":
         return Passed(200, b"OK", ((b"Allow", METHODS),), b"")
-    hidden = _SECRET.union(*call.routing.kept.values())
-    lines: Headers = tuple([field for field in call.fields.lines if field[0].lower() not in hidden])
+    shown = _SHOWN.difference(*call.routing.kept.values())
+    lines: Headers = tuple([field for field in call.fields.lines if field[0].lower() in shown])
     start = b"TRACE %b HTTP/%d.%d\r\n" % (call.raw, call.request.version.major, call.request.version.minor)
     echo = start + b"".join([b"%b: %b\r\n" % field for field in lines]) + b"\r\n"
     return Passed(200, b"OK", ((b"Content-Type", b"message/http"),), echo)

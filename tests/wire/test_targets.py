@@ -266,9 +266,10 @@ async def test_a_request_that_was_here_before_is_a_loop(wire: Wire, guard: bool,
 
 @pytest.mark.parametrize("method", [b"OPTIONS", b"TRACE"])
 async def test_max_forwards_zero_is_answered_here(wire: Wire, method: bytes) -> None:
-    """RFC 9110 7.6.2: the last recipient answers; a TRACE shows what came in (9.3.8), without what is secret."""
+    """RFC 9110 7.6.2: the last recipient answers; a TRACE shows what came in (9.3.8), without what a front has added or what is secret."""
     case = b"hops-0-" + method
-    secret = (b"Authorization: Bearer secret", b"Cookie: a=secret", b"Proxy-Authorization: Basic secret", b"X-Shown: yes")
+    secret = [b"Authorization: Bearer secret", b"Cookie: a=secret", b"Proxy-Authorization: Basic secret", b"Via: 1.1 front"]
+    secret += [b"X-Forwarded-For: 10.0.0.1-secret", b"X-Internal-Token: secret", b"X-Forwarded-Client-Cert: secret"]
     answer = await ask(wire.port, request(case, b"/plain", b"Max-Forwards: 0", *secret, method=method))
     assert answer.status in {200, 204}
     assert wire.stub.of(case) == []
@@ -276,7 +277,7 @@ async def test_max_forwards_zero_is_answered_here(wire: Wire, method: bytes) -> 
         assert answer.status == 200
         assert (answer.field("content-type") or b"").startswith(b"message/http")
         assert answer.body.startswith(b"TRACE /plain HTTP/1.1\r\n")
-        assert b"X-Shown: yes" in answer.body
+        assert b"Via: 1.1 front" in answer.body
         assert b"secret" not in answer.body
 
 
@@ -314,6 +315,16 @@ async def test_no_tunnels(wire: Wire, target: bytes) -> None:
         answer = await ask(client, raw)
         assert answer.status in {400, 405}
         assert answer.status == 400 or (answer.problem == "method-refused" and answer.field("allow"))
+        assert await rest(client) == b""
+    assert wire.stub.of(b"/v1/smuggled") == []
+
+
+@pytest.mark.parametrize(("line", "status"), [(b"Via: 1.1 idempotency-gateway", 502), (b"Expect: x", 417), (b"Host: b", 400)])
+async def test_whatever_a_tunnel_is_refused_for_the_connection_ends(wire: Wire, line: bytes, status: int) -> None:
+    """RFC 9110 9.3.6: what a client sends behind a CONNECT may be anything."""
+    raw = b"CONNECT gateway.test:443 HTTP/1.1\r\nHost: gateway.test\r\n%b\r\n\r\nGET /v1/smuggled HTTP/1.1\r\nHost: a\r\n\r\n" % line
+    async with await connect(wire.port) as client:
+        assert (await ask(client, raw)).status == status
         assert await rest(client) == b""
     assert wire.stub.of(b"/v1/smuggled") == []
 
