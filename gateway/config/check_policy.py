@@ -4,9 +4,10 @@ from gateway.config.check_principal import check_sources, meaning
 from gateway.config.fields import ConfigFields
 from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.kinds import Reader
-from gateway.config.policy_fields import HintFields, IdempotencyFields
+from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields
 from gateway.config.shapes import Section
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
+from gateway.core.fingerprint import VERSION
 from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, HintedOutcome, KeyPlace, Policy, QueryKey
 
 
@@ -24,7 +25,16 @@ def check_policy(reader: Reader, root: Section, section: Section, policy: Policy
         reader.report(principal, "a principal needs `digest_secret`: what tells callers apart is kept as a keyed digest only")
     if secret_missing and policy.forward_key is ForwardKey.DERIVED:
         reader.report(section.place_of(names.FORWARD_KEY), "derived keys need `digest_secret`")
+    _check_version(reader, root, section)
     check_alone(reader, section)
+
+
+def _check_version(reader: Reader, root: Section, section: Section) -> None:
+    """Version 2 of the fingerprint cannot leave out what it does not cover by name."""
+    version, fingerprint = root.get(ConfigFields.FINGERPRINT_VERSION), section.sub(IdempotencyFields.FINGERPRINT)
+    for field in (FingerprintFields.IGNORE_HEADERS, FingerprintFields.IGNORE_QUERY, FingerprintFields.IGNORE_FORM):
+        if version < VERSION and fingerprint.sound(field) and fingerprint.get(field):
+            reader.report(fingerprint.place_of(field), f"needs `fingerprint_version: {VERSION}`; version {version} does not know it")
 
 
 def check_alone(reader: Reader, section: Section) -> None:

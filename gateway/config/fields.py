@@ -12,6 +12,7 @@ from gateway.config.named import files_of
 from gateway.config.policy_fields import IDEMPOTENCY
 from gateway.config.shapes import Field, ListOf, MapOf, Section, Struct
 from gateway.config.upstream_fields import UpstreamFields
+from gateway.core.fingerprint import VERSION, WRITABLE
 from gateway.core.headers import Forwarding
 
 _NAME = Text("a name", texts.name, texts.NAME_PATTERN)
@@ -119,6 +120,12 @@ class ConfigFields:
         Text("text of 16 characters or more", texts.digest_secret, secret=True),
         "The secret under which credentials and fingerprints are digested. Must never change while records live.",
         twin=True,
+    )
+    FINGERPRINT_VERSION = Field(
+        "fingerprint_version",
+        Whole(min(WRITABLE), max(WRITABLE)),
+        "The version of the fingerprints of new records. 2 while gateways of a release before version 3 share the database.",
+        VERSION,
     )
     ENCRYPTION_KEY = Field(
         "encryption_key", _ENCRYPTION_KEY, "The secret under which stored requests are encrypted (`probe: resend`).", twin=True

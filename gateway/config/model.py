@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.config.mistakes import Mistake
+from gateway.core.fingerprint import VERSION
 from gateway.core.headers import Forwarding
 from gateway.core.policy import Route
 
@@ -179,7 +180,8 @@ class Config:
 
     `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`. `name` is this
     gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain HTTP. `webhook_listen` None: webhooks
-    are taken on the proxy listener. Of `encryption_keys` the first seals, and each of them opens.
+    are taken on the proxy listener. Of `encryption_keys` the first seals, and each of them opens. `fingerprint_version` is that
+    of new records.
     """
 
     name: str
@@ -203,3 +205,4 @@ class Config:
     webhook_listen: Listener | None = None
     encryption_keys: tuple[bytes, ...] = field(default=(), repr=False, metadata={"secret": True})
     warnings: tuple[Mistake, ...] = ()
+    fingerprint_version: int = VERSION

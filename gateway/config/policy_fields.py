@@ -29,6 +29,7 @@ _FINGERPRINT = FingerprintPolicy()
 _LIMITS = Limits()
 
 _STATUSES = ListOf(Whole(100, 599))
+_NAMES = ListOf(Text("the name of a parameter", policy_texts.parameter))
 _POINTERS = ListOf(Text("a JSON pointer", texts.pointer, texts.POINTER_PATTERN))
 
 
@@ -56,6 +57,19 @@ class FingerprintFields:
     ONLY = Field(
         "only", _POINTERS, "JSON pointers to what counts of a JSON body, in place of the whole; * as in `ignore`.", _FINGERPRINT.only
     )
+    IGNORE_HEADERS = Field(
+        "ignore_headers",
+        ListOf(Text("a header name", policy_texts.droppable, texts.HEADER_PATTERN)),
+        "What does not count although it would by itself: Host, and fields that select the operation, such as If-Match.",
+        _FINGERPRINT.ignore_headers,
+    )
+    IGNORE_QUERY = Field(
+        "ignore_query",
+        _NAMES,
+        "Query parameters, decoded, that may change between attempts, such as a signature's.",
+        _FINGERPRINT.ignore_query,
+    )
+    IGNORE_FORM = Field("ignore_form", _NAMES, "The same for fields of a form body.", _FINGERPRINT.ignore_form)
 
 
 class LimitFields:

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gateway.config.texts import parse_url, pointer, upstream_url
+from gateway.config.kinds import did_you_mean
+from gateway.config.texts import header_name, parse_url, pointer, upstream_url
+from gateway.core.fingerprint_head import DROPPABLE
 
 MAX_EXPRESSION = 1000
 
@@ -24,6 +26,15 @@ def parameter(text: str) -> str:
     if not 1 <= len(text) <= 128 or not text.isprintable():
         raise ValueError("a query parameter has a name of 1 to 128 printable characters, as in request_id; write it decoded")
     return text
+
+
+def droppable(text: str) -> str:
+    """A field that the fingerprint covers without being asked to, in lower case."""
+    name = header_name(text).lower()
+    if name not in DROPPABLE:
+        remedy = did_you_mean(name, DROPPABLE) or "; remove it"
+        raise ValueError(f'"{text[:70]}" does not count by itself{remedy}')
+    return name
 
 
 def member_pointer(text: str) -> str:

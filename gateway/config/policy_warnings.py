@@ -132,6 +132,12 @@ def _warn_of_body(one: ResolvedRoute, section: Section, policy: Policy) -> Itera
     bodiless = sorted(one.route.methods & WITHOUT_BODY)
     if in_body and bodiless:
         yield key.place_of(KeyFields.JSON_POINTER), f"{bodiless[0]} requests have no body to hold a key"
+    if fingerprint.get(FingerprintFields.IGNORE_FORM):
+        if policy.fingerprint.body not in {BodyMode.AUTO, BodyMode.FORM}:
+            yield fingerprint.place_of(FingerprintFields.IGNORE_FORM), f"has no effect with `body: {policy.fingerprint.body}`"
+        elif policy.limits.request_body > LARGE_BODY:
+            place = limits.place_of(LimitFields.REQUEST_BODY)
+            yield place, "a body is looked into up to 1MiB: a larger one counts whole in the fingerprint"
     pointers = [field for field in (FingerprintFields.IGNORE, FingerprintFields.ONLY) if fingerprint.get(field)]
     if pointers and policy.fingerprint.body not in {BodyMode.AUTO, BodyMode.JSON}:
         for field in pointers:

@@ -107,6 +107,7 @@ def resolve_config(
         warnings=warnings,
         webhook_listen=root.get(ConfigFields.WEBHOOK_LISTEN),
         encryption_keys=_encryption_keys(root),
+        fingerprint_version=root.get(ConfigFields.FINGERPRINT_VERSION),
     )
 
 

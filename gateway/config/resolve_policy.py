@@ -93,6 +93,9 @@ def _fingerprint(section: Section) -> FingerprintPolicy:
         headers=section.get(FingerprintFields.HEADERS),
         ignore=section.get(FingerprintFields.IGNORE),
         only=section.get(FingerprintFields.ONLY),
+        ignore_headers=section.get(FingerprintFields.IGNORE_HEADERS),
+        ignore_query=section.get(FingerprintFields.IGNORE_QUERY),
+        ignore_form=section.get(FingerprintFields.IGNORE_FORM),
     )
 
 

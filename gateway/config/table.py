@@ -44,6 +44,7 @@ def dialect_table() -> str:
 def _edges(config: Config) -> Iterator[tuple[str, str]]:
     names = ConfigFields
     yield from _changed("", config, names.NAME, names.WEBHOOK_LISTEN, names.TRUSTED_PROXIES, names.FORWARDED, names.PROXY_STATUS)
+    yield from _changed("", config, names.FINGERPRINT_VERSION)
     for path, tls in (("tls", config.tls), ("admin.tls", config.admin.tls)):
         if tls is not None:
             yield from _given(path, tls, TlsServerFields)

@@ -51,14 +51,17 @@ class _Number(str):
     __slots__ = ()
 
 
-def canonicalise(body: bytes, ignore: Sequence[Pointer] = (), only: Sequence[Pointer] = ()) -> bytes | None:
+def canonicalise(body: bytes, ignore: Sequence[Pointer] = (), only: Sequence[Pointer] = (), *, case_variants: bool = True) -> bytes | None:
     """The canonical form of a JSON text, or None if it has none.
 
     The values under `ignore` are left out; of the rest, if `only` is not empty, what is not under `only`. If `only` selects nothing of
-    it the form is empty, which no other form is.
+    it the form is empty, which no other form is. Without `case_variants`, a text has none in which an object has two names that differ in
+    letter case alone: to readers that do not know case (those of Go and .NET) the last one counts, and a canonical form has no last one.
     """
     try:
         value, form, sort = _read(body)
+        if not case_variants and (form is None or _may_have_variants(form)) and _has_variants(value):
+            return None
         if form is None or ignore or only:
             return _write(_covered(value, ignore, only), sort=sort)
         return form
@@ -98,6 +101,35 @@ def _fragment(value: object) -> orjson.Fragment:
     """The one subclass among the values: its text is taken as it is."""
     assert isinstance(value, _Number), "the readers make no other class"
     return orjson.Fragment(str(value))
+
+
+# ---- names that are one to readers without letter case
+
+
+def _may_have_variants(form: bytes) -> bool:
+    """Whether two names anywhere in a canonical form differ in letter case alone. Quick, and exact but for where they stand."""
+    ascii_alone = form.isascii()
+    if ascii_alone and form.islower():
+        return False
+    pieces = _between_quotes(form)  # no letter goes, so that names which differ in one still do
+    names = {name for name, behind in zip(pieces[1::2], pieces[2::2], strict=True) if behind[:1] == b":"}
+    if ascii_alone:
+        return len(set(map(bytes.lower, names))) != len(names)
+    return len({name.decode().casefold() for name in names}) != len(names)
+
+
+def _has_variants(value: Json) -> bool:
+    """Whether any object has two such names. Without recursion: a value nests as deep as `MAX_DEPTH`."""
+    holders = [value]
+    while holders:
+        holder = holders.pop()
+        if isinstance(holder, dict):
+            if len(set(map(str.casefold, holder))) != len(holder):
+                return True
+            holders += holder.values()
+        elif isinstance(holder, list):
+            holders += holder
+    return False
 
 
 # ---- what stands outside of strings

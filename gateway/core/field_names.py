@@ -66,3 +66,50 @@ ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-e
 """Fields of a request that naming them in `Connection` does not strip: they say what it means, whose it is, or that it may be a repeated
 one (RFC 8470 section 5.1).
 """
+
+SELECTING = frozenset(
+    {
+        b"soapaction",
+        b"x-amz-target",
+        b"x-http-method-override",
+        b"x-http-method",
+        b"x-method-override",
+        b"x-original-url",
+        b"x-rewrite-url",
+        b"content-disposition",
+        b"content-language",
+        b"content-location",
+        b"content-range",
+        b"range",
+        b"if-match",
+        b"if-none-match",
+        b"if-modified-since",
+        b"if-unmodified-since",
+        b"if-range",
+        b"if",
+        b"if-schedule-tag-match",
+        b"depth",
+        b"destination",
+        b"lock-token",
+        b"overwrite",
+        b"slug",
+        b"upload-complete",
+        b"upload-concat",
+        b"upload-defer-length",
+        b"upload-length",
+        b"upload-metadata",
+        b"upload-offset",
+        b"x-amz-copy-source",
+        b"x-amz-copy-source-range",
+        b"x-goog-copy-source",
+        b"x-ms-copy-source",
+    }
+)
+"""Fields of a request that say which operation it is, on what, or under which condition: part of what it means (`gateway.core.fingerprint`)
+wherever a request has one. SOAP and the RPC of AWS name the operation in a field; overrides name method and path; a range, an offset and a
+file's name say where a body goes; conditions (RFC 9110 section 13, WebDAV's `If`) make of one request two; WebDAV and stores of objects
+name what is copied, and whither. Not among them: what may differ between two attempts of one operation (credentials, dates, signatures,
+trace ids), what is about the answer's form (`Accept`, `Prefer`), and fields of single APIs, which a route names in `headers`.
+
+Part of fingerprint version 3: another list is another version.
+"""

@@ -1,14 +1,19 @@
 """Fingerprints: a domain-tagged SHA-256 over what a request means.
 
-Covered: scope name, method, raw path, raw query, media type, content coding, the configured headers, and the body by mode.
-Each part is length-prefixed, so that no two different requests share an input. With a digest secret it is an HMAC, so that a
-leaked table does not give bodies away to guessing. The version and the digest of the policy text are kept beside each record: a
-record is compared under its own. The client's body is never judged: what has no strict reading as JSON, as a form or as parts counts
-as bytes, under another tag. A content coding counts and is not undone.
+Covered: scope name, method, raw path, raw query, media type, content coding, the configured headers, and the body by mode; from version 3
+on also the host, the media type's parameters, and fields that select the operation (`gateway.core.field_names.SELECTING`). Each part is
+length-prefixed, so that no two different requests share an input. With a digest secret it is an HMAC, so that a leaked table does not give
+bodies away to guessing. The version and the digest of the policy text are kept beside each record: a record is compared under its own. The
+client's body is never judged: what has no strict reading as JSON, as a form or as parts counts as bytes, under another tag. A content
+coding counts and is not undone.
 
 * Version 1 reads JSON, and everything else as bytes. It is not written any more, and stays readable.
 * Version 2 also reads forms (`gateway.core.forms`) and multipart/form-data (`gateway.core.multipart`), covers `only` what a policy
-  selects, takes `*` in its pointers for every member or element, and reads nothing under a content coding.
+  selects, takes `*` in its pointers for every member or element, and reads nothing under a content coding. Written on demand, for the time
+  of an upgrade: releases before version 3 cannot read that one.
+* Version 3 covers what the module's first lines say, may leave out parameters of the query, fields of a form and what selects the
+  operation, orders a form's pairs only where no reader can tell (`in_safe_order`), and takes JSON with names that differ in letter case
+  alone for bytes.
 
 A body longer than `LARGE_BODY` counts by its SHA-256, or by those of its parts; mode `none` aside. JSON pointers are not left out of it,
 and another spelling is another body. So a body need not be in memory to be judged, and where one process kept it and another spilled it
@@ -21,7 +26,8 @@ import json
 from dataclasses import dataclass
 
 from gateway.core.canonical import canonicalise
-from gateway.core.forms import read_form
+from gateway.core.fingerprint_head import DROPPABLE, HOST, HeadReader, head_reader
+from gateway.core.forms import in_order_of_names, in_safe_order, read_form, without_named
 from gateway.core.model import Fingerprint, Headers
 from gateway.core.multipart import MEDIA_TYPE as MULTIPART_TYPE
 from gateway.core.multipart import parts_reader, read_parts
@@ -30,14 +36,17 @@ from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.routes import split_target
 from gateway.core.scope import length_prefixed
 
-VERSION = 2
+VERSION = 3
 """The version that is written."""
 
-VERSIONS = (1, 2)
+WRITABLE = (2, 3)
+"""The versions that can be written: the present one, and the one that the release before reads."""
+
+VERSIONS = (1, 2, 3)
 """The versions that can be computed."""
 
 LARGE_BODY = 1024 * 1024
-"""Bodies of more bytes than this count by their SHA-256. Part of both versions: another number is another version."""
+"""Bodies of more bytes than this count by their SHA-256. Part of every version: another number is another version."""
 
 FORM_TYPE = b"application/x-www-form-urlencoded"
 
@@ -72,7 +81,7 @@ def digest_body(body: bytes, headers: Headers = ()) -> BodyDigest:
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class Content:
     """The parts of a request that carry its meaning. `target` as received; `headers` in wire order. A `body` longer than `LARGE_BODY` and
-    its `BodyDigest` mean the same.
+    its `BodyDigest` mean the same. `host` is whom the request is for, in one spelling (`gateway.core.host`).
     """
 
     scope: str
@@ -80,13 +89,19 @@ class Content:
     target: bytes
     headers: Headers
     body: bytes | BodyDigest
+    host: bytes = b""
+
+
+_LATER = ("only", "ignore_headers", "ignore_query", "ignore_form")
+"""Fields of a policy that a text has only if they say something: texts that are in databases have no such field."""
 
 
 def policy_text(policy: FingerprintPolicy) -> str:
     """The full text of a policy, canonical: what the registry keeps, and what its digest is made of."""
     fields = {"body": policy.body.value, "headers": sorted(policy.headers), "ignore": sorted(policy.ignore)}
-    if policy.only:
-        fields["only"] = sorted(policy.only)  # only then: texts that are in databases have no such field
+    for name in _LATER:
+        if getattr(policy, name):
+            fields[name] = sorted(getattr(policy, name))
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
@@ -98,12 +113,13 @@ def policy_digest(text: str, version: int = VERSION) -> bytes:
 def parse_policy(text: str) -> FingerprintPolicy:
     """The inverse of `policy_text`. Raises ValueError for a text that is not fully understood."""
     fields = json.loads(text)
-    if not isinstance(fields, dict) or fields.keys() - {"only"} != {"body", "headers", "ignore"}:
+    if not isinstance(fields, dict) or fields.keys() - set(_LATER) != {"body", "headers", "ignore"}:
         raise ValueError(f"not a fingerprint policy that this release knows: {text}")
-    headers, ignore, only = fields["headers"], fields["ignore"], fields.get("only", [])
-    if not (_is_texts(headers) and _is_texts(ignore) and _is_texts(only)) or ("only" in fields and not only):
+    body = fields.pop("body")
+    later = [fields[name] for name in _LATER if name in fields]
+    if not all(map(_is_texts, fields.values())) or not all(later) or not DROPPABLE.issuperset(fields.get("ignore_headers", ())):
         raise ValueError(f"not a fingerprint policy that this release knows: {text}")
-    return FingerprintPolicy(BodyMode(fields["body"]), tuple(headers), tuple(ignore), tuple(only))
+    return FingerprintPolicy(BodyMode(body), **{name: tuple(texts) for name, texts in fields.items()})
 
 
 def _is_texts(value: object) -> bool:
@@ -114,17 +130,19 @@ def _is_texts(value: object) -> bool:
 class Fingerprinter:
     """A policy made ready, as one version reads it: names in bytes, pointers split, its digest; computed once per configuration.
 
-    `lengths` are those of the field names that count, so that the others need not be looked at. `keyed` is an HMAC that has taken in the
-    secret and nothing else: its copies cost less than beginning anew.
+    `host` says whether the host counts. `keyed` is an HMAC that has taken in the secret and nothing else: its copies cost less than
+    beginning anew.
     """
 
     policy: FingerprintPolicy
     version: int
     digest: bytes
-    names: tuple[bytes, ...]
-    lengths: frozenset[int]
+    read_head: HeadReader
+    host: bool
     ignore: tuple[Pointer, ...]
     only: tuple[Pointer, ...]
+    ignore_query: frozenset[bytes]
+    ignore_form: frozenset[bytes]
     domain: bytes
     keyed: hmac.HMAC | None
 
@@ -134,9 +152,13 @@ class Fingerprinter:
         May be called in any thread: what it costs beyond 64 KiB of body can be felt in an event loop.
         """
         path, query, _ = split_target(content.target)
-        content_type, media_type, coding, configured = self._fields(content.headers)
-        tag, body = self._body(content_type, self._mode(media_type, coding), content.body)
-        parts = [content.scope.encode(), content.method.encode(), path, query, media_type, coding, *configured, tag, body]
+        if self.ignore_query and query:
+            query = without_named(query, self.ignore_query)
+        head = self.read_head(content.headers)
+        tag, body = self._body(head.content_type, self._mode(head.media_type, head.coding), content.body)
+        parts = [content.scope.encode(), content.method.encode(), path, query, *head.parts, tag, body]
+        if self.version > 2:
+            parts.append(content.host if self.host else b"")
         return Fingerprint(self.version, self.digest, self._hash(length_prefixed(parts)))
 
     def _hash(self, message: bytes) -> bytes:
@@ -145,30 +167,6 @@ class Fingerprinter:
             keyed.update(self.domain + message)
             return keyed.digest()
         return hashlib.sha256(self.domain + message).digest()
-
-    def _fields(self, headers: Headers) -> tuple[bytes, bytes, bytes, list[bytes]]:
-        """The last Content-Type as it is, the media type (without parameters; of each line), the content coding, and the configured
-        headers as name, number of lines, lines.
-        """
-        content_type = b""
-        media_types: list[bytes] = []
-        coding = b""
-        extra: dict[bytes, list[bytes]] = {name: [] for name in self.names}
-        for name, value in headers:
-            if len(name) not in self.lengths:
-                continue
-            lower = name.lower()
-            if lower == b"content-type":
-                content_type = value
-                media_types.append(value.partition(b";")[0].strip().lower())
-            elif lower == b"content-encoding":
-                coding += value.strip().lower() + b","
-            if lower in extra:
-                extra[lower].append(value.strip(b" \t"))
-        configured: list[bytes] = []
-        for name in self.names:
-            configured += [name, b"%d" % len(extra[name]), *extra[name]]
-        return content_type, b",".join(media_types), coding, configured
 
     def _mode(self, media_type: bytes, coding: bytes) -> BodyMode:
         """How the body is to be read."""
@@ -194,11 +192,11 @@ class Fingerprinter:
         if len(body) > LARGE_BODY:
             return b"sha256", hashlib.sha256(body).digest()
         if mode is BodyMode.JSON:
-            canonical = canonicalise(body, self.ignore, self.only)
+            canonical = canonicalise(body, self.ignore, self.only, case_variants=self.version < 3)
             if canonical is not None:
                 return b"json", canonical
         elif mode is BodyMode.FORM:
-            pairs = read_form(body)
+            pairs = read_form(body, self.ignore_form, in_safe_order if self.version > 2 else in_order_of_names)
             if pairs is not None:
                 return b"form", pairs
         return b"bytes", body
@@ -213,15 +211,18 @@ def make_fingerprinter(policy: FingerprintPolicy, secret: bytes, version: int = 
         raise ValueError(f"no fingerprint version of this release: {version}")
     if version == 1 and (policy.only or policy.body in {BodyMode.FORM, BodyMode.MULTIPART}):
         raise ValueError("fingerprint version 1 knows neither `only` nor the modes `form` and `multipart`")
-    names = tuple(sorted(name.lower().encode() for name in policy.headers))
+    if version < 3 and (policy.ignore_headers or policy.ignore_query or policy.ignore_form):
+        raise ValueError(f"fingerprint version {version} knows none of `ignore_headers`, `ignore_query` and `ignore_form`")
     return Fingerprinter(
         policy,
         version,
         policy_digest(policy_text(policy), version),
-        names,
-        frozenset(map(len, (b"content-type", b"content-encoding", *names))),
+        head_reader(policy, version),
+        HOST not in policy.ignore_headers,
         _compiled(policy.ignore, version),
         _compiled(policy.only, version),
+        frozenset(name.encode() for name in policy.ignore_query),
+        frozenset(name.encode() for name in policy.ignore_form),
         b"idempotency-gateway/fingerprint/%d\0" % version,
         hmac.new(secret, digestmod="sha256") if secret else None,
     )

@@ -1,12 +1,10 @@
 """What of a request's framing the server's parser lets through and HTTP/1.1 does not (RFC 9112; RFC 9110 section 10.1.1). Pure."""
 
-import re
-
 from gateway.core.headers import Fields
+from gateway.core.host import is_host
 from gateway.core.problems import Problem
 
 _SPOKEN = frozenset({(1, 0), (1, 1)})
-_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]*\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 
 
 def judge_framing(version: tuple[int, int], fields: Fields) -> Problem | None:
@@ -27,7 +25,7 @@ def judge_framing(version: tuple[int, int], fields: Fields) -> Problem | None:
     hosts = fields.values(b"host")
     if len(hosts) > 1 or (not hosts and version == (1, 1)):
         return Problem.BAD_REQUEST
-    if hosts and not _HOST.fullmatch(hosts[0].strip(b" \t")):
+    if hosts and not is_host(hosts[0].strip(b" \t")):
         return Problem.BAD_REQUEST
     expectations = fields.values(b"expect")
     if expectations and not all(map(_met, expectations)):

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from gateway.core.fingerprint import LARGE_BODY
+from gateway.core.forms import decode_parameter
 from gateway.core.headers import Fields, wire_name
 from gateway.core.pointers import split_pointer
 from gateway.core.policy import BodyKey, KeyMode, KeyPolicy, QueryKey
@@ -84,11 +85,6 @@ def find_key_in(target: bytes, policy: KeyPolicy) -> KeyFound:
     if _BROKEN_ESCAPE.search(values[0]):
         return KeyInvalid("The key cannot be read: in a query a percent sign is written %25 (RFC 3986 section 2.4).")
     return parse_text(decode_parameter(values[0]), policy)
-
-
-def decode_parameter(text: bytes) -> bytes:
-    """A name or a value of a query as it is meant. Broken escapes are kept as they stand."""
-    return decode_escapes(text.replace(b"+", b" "))
 
 
 def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 from urllib.parse import quote
 
+from gateway.core.forms import decode_parameter
 from gateway.core.headers import wire_name
-from gateway.core.key import decode_parameter, field_value
+from gateway.core.key import field_value
 from gateway.core.model import Headers
 from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
 from gateway.core.splice import splice

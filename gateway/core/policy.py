@@ -231,12 +231,17 @@ def principal_headers(sources: tuple[PrincipalSource, ...]) -> tuple[str, ...]:
 class FingerprintPolicy:
     """What a request means on a route. `headers` are lower-case names; `ignore` and `only` are JSON pointers (RFC 6901) in which a `*`
     segment stands for every index of an array or every member of an object. `only` non-empty: nothing else of a JSON body counts.
+    `ignore_query` and `ignore_form` are decoded names of parameters and of form fields that do not count, `ignore_headers` lower-case names
+    of what would count without being asked to (`gateway.core.fingerprint_head.DROPPABLE`).
     """
 
     body: BodyMode = BodyMode.AUTO
     headers: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    ignore_headers: tuple[str, ...] = ()
+    ignore_query: tuple[str, ...] = ()
+    ignore_form: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class Held(Protocol):
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class GuardedRequest:
-    """One keyed request on a guarded route. `target` is the origin-form as received.
+    """One keyed request on a guarded route. `target` is the origin-form as received, `host` whom it is for (`gateway.core.host`).
 
     `forward` makes what the upstream shall see, which only a request that executes needs; a body of None stays as it came. A `body` that
     was spilled comes with its digest, and with that of its `parts` if it is multipart. `held` is closed with the request. `key_digest` is
@@ -45,6 +45,7 @@ class GuardedRequest:
     captured: Mapping[str, str] | None = None
     correlation: str | None = None
     sealed: bytes | None = None
+    host: bytes = b""
     _content: Content | None = None
 
     @property
@@ -62,7 +63,7 @@ class GuardedRequest:
             bare = put(place, "", Parts((), target, meaning if isinstance(meaning, bytes) else None))
             if bare is not None:
                 target, meaning = bare.target, meaning if bare.body is None else bare.body
-        return Content(self.policy.scope, self.method, target, self.headers, meaning)
+        return Content(self.policy.scope, self.method, target, self.headers, meaning, self.host)
 
     def to_send(self) -> UpstreamRequest:
         """The request as the upstream shall get it. It is framed if the client framed it, even without a body."""

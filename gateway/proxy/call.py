@@ -7,6 +7,7 @@ from aiohttp.web_request import BaseRequest
 
 from gateway.core.client_address import client_address
 from gateway.core.headers import Fields, Hop
+from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.policy import Policy
 from gateway.core.routes import split_target
 from gateway.engine.request import Held
@@ -14,9 +15,6 @@ from gateway.ports import Body
 from gateway.proxy.body import expect_continue
 from gateway.proxy.client_connection import ClientConnection
 from gateway.proxy.routing import UNMATCHED, Routing
-
-_AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
-
 
 _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
@@ -72,11 +70,17 @@ class Call:
             return peer
         return client_address(self.fields, peer, routing.trusts, routing.edge.forwarding)
 
+    def host(self) -> bytes:
+        """Whom the request is for, in one spelling: the host that goes upstream, and the one that a trusted proxy says it was asked for."""
+        host = normal_host(effective_host(self.raw, self.fields.first(b"host")), b"https" if self.request.secure else b"http")
+        if not self.routing.trusted_proxies or not self.routing.trusts(self.connection.address or "unix"):
+            return host
+        return asked_for(host, self.fields)
+
     def hop(self) -> Hop:
         """What this hop tells the upstream about the client. Host follows the target where that names one (RFC 9112 section 3.2.2)."""
         address = self.connection.address or "unix"
-        absolute = None if self.raw.startswith(b"/") else _AUTHORITY.match(self.raw)
-        host = absolute[1].rpartition(b"@")[2] if absolute else (self.fields.first(b"host") or b"")
+        host = effective_host(self.raw, self.fields.first(b"host"))
         scheme = b"https" if self.request.secure else b"http"
         edge, version = self.routing.edge, b"%d.%d" % (self.request.version.major, self.request.version.minor)
         trusted, request_id = self.routing.trusts(address), self.request_id.encode()

@@ -133,6 +133,7 @@ class Guard:
             call.held,
             call.key_digest,
             call.parts,
+            host=call.host(),
         )
         if policy.reconcilable and policy.mode is Mode.ENFORCE:
             _capture(request, call, whole)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.core.field_names import SELECTING
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
 from gateway.core.policy import Route, principal_headers
@@ -71,6 +72,7 @@ def make_routing(
             name.lower().encode()
             for name in (route.policy.key.header, *principal_headers(route.policy.principal), *route.policy.fingerprint.headers)
         )
+        | SELECTING
         for route in routes
         if route.policy is not None
     }

@@ -249,7 +249,11 @@ def make_limits(config: Config) -> ClientLimits:
 def make_fingerprints(config: Config, registry: Registry, old: Fingerprints | None = None) -> Fingerprints:
     """A fingerprinter for each guarded route. Those of routes that left the map stay, for requests that are still on their way."""
     secret = config.digest_secret or b""
-    by_route = {route.id: make_fingerprinter(route.policy.fingerprint, secret) for route in config.routes if route.policy is not None}
+    by_route = {
+        route.id: make_fingerprinter(route.policy.fingerprint, secret, config.fingerprint_version)
+        for route in config.routes
+        if route.policy is not None
+    }
     return Fingerprints({**(old.by_route if old is not None else {}), **by_route}, registry.fingerprint_policy, secret)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from gateway.config import Config
-from gateway.core.fingerprint import VERSION, policy_digest, policy_text
+from gateway.core.fingerprint import policy_digest, policy_text
 from gateway.core.policy import BodyKey, HeaderKey, KeyPlace, Policy, QueryKey, Route
 from gateway.core.scope import secret_check_value
 from gateway.principal import claim_text
@@ -31,7 +31,7 @@ def scope_claims(config: Config) -> list[ScopeClaim]:
 def policy_claims(config: Config) -> list[tuple[bytes, int, str]]:
     """Digest, fingerprint version and full text of each fingerprint policy in use."""
     texts = sorted({policy_text(policy.fingerprint) for policy in guarded(config)})
-    return [(policy_digest(text), VERSION, text) for text in texts]
+    return [(policy_digest(text, config.fingerprint_version), config.fingerprint_version, text) for text in texts]
 
 
 def guarded(config: Config) -> Iterator[Policy]:

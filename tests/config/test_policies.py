@@ -28,7 +28,8 @@ BASE = HEAD + ROUTES
 EVERYTHING = """\
       mode: observe
       key: {query: request_id, mode: raw, pattern: "[0-9a-f-]{36}", fold_case: true, notice: false}
-      fingerprint: {body: form, only: [/amount, /items/*/id]}
+      fingerprint:
+        {body: form, only: [/amount, /items/*/id], ignore_headers: [Host, If-Match], ignore_query: [sig, "a b"], ignore_form: [sig]}
       on_expired: gone
       tombstone: 60d
       expired: keep
@@ -60,7 +61,13 @@ def test_every_field_arrives(tmp_path: Path) -> None:
         principal=(),
         mode=Mode.OBSERVE,
         key=KeyPolicy(QueryKey("request_id"), pattern="[0-9a-f-]{36}", fold_case=True, notice=False, mode=KeyPolicy().mode.RAW),
-        fingerprint=FingerprintPolicy(BodyMode.FORM, only=("/amount", "/items/*/id")),
+        fingerprint=FingerprintPolicy(
+            BodyMode.FORM,
+            only=("/amount", "/items/*/id"),
+            ignore_headers=("host", "if-match"),
+            ignore_query=("sig", "a b"),
+            ignore_form=("sig",),
+        ),
         on_expired=OnExpired.GONE,
         tombstone=5184000.0,
         expired=Expired.KEEP,
@@ -103,6 +110,27 @@ def test_a_key_of_defaults_keeps_its_other_settings(tmp_path: Path) -> None:
     assert (found.key, found.forward_key_in) == (KeyPolicy(QueryKey("id"), required=False, max_length=40), QueryKey("out"))
 
 
+OLD_VERSION = HEAD + "fingerprint_version: 2\n" + ROUTES
+
+
+@pytest.mark.parametrize("field", ["ignore_headers: [Host]", "ignore_query: [a]", "ignore_form: [a]"])
+def test_an_older_fingerprint_version_leaves_out_nothing_by_name(tmp_path: Path, field: str) -> None:
+    """What version 2 does not know is refused under it, in `defaults` and dialects too."""
+    name = field.partition(":")[0]
+    message = f"fingerprint.{name}: needs `fingerprint_version: 3`; version 2 does not know it"
+    (found,) = mistakes(tmp_path, f"{OLD_VERSION}      fingerprint: {{{field}}}\n")
+    assert found.endswith(message)
+    assert mistakes(tmp_path, OLD_VERSION) == []
+    assert read(tmp_path, OLD_VERSION).fingerprint_version == 2
+    assert read(tmp_path, BASE).fingerprint_version == 3
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_fingerprint_versions_that_are_not_written(tmp_path: Path, version: int) -> None:
+    text = OLD_VERSION.replace("version: 2", f"version: {version}")
+    assert mistakes(tmp_path, text) == [f"gateway.yaml:5:22: fingerprint_version: must be from 2 to 3, found {version}"]
+
+
 NO_OUTCOME = "say with `outcome` what it means: completed, not-executed, unknown"
 MISTAKES = [
     pytest.param("mode: obsrve", '11:13: mode: expected one of enforce, observe, found "obsrve"; did you mean `observe`?', id="mode"),
@@ -137,6 +165,16 @@ MISTAKES = [
         "key: {pattern: '[[a]'}",
         "11:22: key.pattern: is not a regular expression: Possible nested set at position 1",
         id="pattern-of-another-meaning",
+    ),
+    pytest.param(
+        "fingerprint: {ignore_headers: [Authorization]}",
+        '11:38: fingerprint.ignore_headers[0]: "Authorization" does not count by itself; remove it',
+        id="ignore-what-does-not-count",
+    ),
+    pytest.param(
+        "fingerprint: {ignore_headers: [If-Matches]}",
+        '11:38: fingerprint.ignore_headers[0]: "If-Matches" does not count by itself; did you mean `if-match`?',
+        id="ignore-misspelt",
     ),
     pytest.param(
         "fingerprint: {only: [a]}",
@@ -200,6 +238,16 @@ IDLE = [
     ),
     pytest.param("principal_combine: first", "11:26: principal_combine: has no effect with one source", id="combine"),
     pytest.param("fingerprint: {body: form, only: [/a]}", "11:39: fingerprint.only: has no effect with `body: form`", id="only"),
+    pytest.param(
+        "fingerprint: {body: bytes, ignore_form: [a]}",
+        "11:47: fingerprint.ignore_form: has no effect with `body: bytes`",
+        id="ignore-form",
+    ),
+    pytest.param(
+        "fingerprint: {ignore_form: [a]}\n      limits: {request_body: 2MiB}",
+        "12:30: limits.request_body: a body is looked into up to 1MiB: a larger one counts whole in the fingerprint",
+        id="ignore-form-of-large",
+    ),
     pytest.param(
         "fingerprint: {only: [/a]}\n      limits: {request_body: 2MiB}",
         "12:30: limits.request_body: a body is looked into up to 1MiB: a larger one counts whole in the fingerprint",

@@ -1,7 +1,8 @@
 import json
 from pathlib import Path
 
-from gateway.server.claims import scope_claims
+from gateway.core.fingerprint import policy_digest
+from gateway.server.claims import policy_claims, scope_claims
 from tests.config.support import HEAD, read
 
 MAP = (
@@ -30,6 +31,14 @@ def test_a_claim_says_all_that_a_scope_means(tmp_path: Path) -> None:
         ["PATCH", "/v1/pay", "payments"], ["POST", "/v1/pay", "payments"], ["PUT", "/v1/{}/x", "payments"]
     ]  # fmt: skip
     assert "0123456789abcdef" not in str(money)
+
+
+def test_policies_are_claimed_under_the_version_that_is_written(tmp_path: Path) -> None:
+    """The registry keeps each text under the version whose fingerprints are made with it."""
+    for version in (2, 3):
+        text = MAP if version == 3 else f"fingerprint_version: {version}\n{MAP}"
+        ((digest, claimed, policy),) = policy_claims(read(tmp_path, text))
+        assert (digest, claimed) == (policy_digest(policy, version), version)
 
 
 def test_what_does_not_matter_changes_no_claim(tmp_path: Path) -> None:

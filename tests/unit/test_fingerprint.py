@@ -1,8 +1,9 @@
-"""Fingerprints: golden values that pin both versions for ever, and what changes them and what does not."""
+"""Fingerprints: golden values that pin each version for ever, and what changes them and what does not."""
 
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from gateway.core.field_names import SELECTING
 from gateway.core.fingerprint import (
     FORM_TYPE,
     LARGE_BODY,
     VERSION,
     VERSIONS,
+    WRITABLE,
     BodyDigest,
     Content,
     Fingerprinter,
@@ -24,12 +27,13 @@ from gateway.core.fingerprint import (
     policy_digest,
     policy_text,
 )
+from gateway.core.fingerprint_head import DROPPABLE
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.scope import length_prefixed
 from tests.unit.vectors import load, octets
 
-VECTORS = load("fingerprint") + load("fingerprint2")
+VECTORS = load("fingerprint") + load("fingerprint2") + load("fingerprint3")
 IDS = [f"{case.get('version', 1)}-{case['name']}" for case in VECTORS]
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)
@@ -46,7 +50,7 @@ def digest(content: Content, policy: FingerprintPolicy = AUTO, secret: bytes = b
 
 def policy_of(case: dict[str, Any]) -> FingerprintPolicy:
     raw = case["policy"]
-    return FingerprintPolicy(BodyMode(raw["body"]), tuple(raw["headers"]), tuple(raw["ignore"]), tuple(raw.get("only", [])))
+    return FingerprintPolicy(BodyMode(raw["body"]), **{name: tuple(texts) for name, texts in raw.items() if name != "body"})
 
 
 def version_of(case: dict[str, Any]) -> int:
@@ -59,7 +63,7 @@ def fingerprinter_of(case: dict[str, Any]) -> Fingerprinter:
 
 def content_of(case: dict[str, Any]) -> Content:
     headers = tuple((name.encode(), value.encode()) for name, value in case["headers"])
-    return Content(case["scope"], case["method"], case["target"].encode(), headers, octets(case["body"]))
+    return Content(case["scope"], case["method"], case["target"].encode(), headers, octets(case["body"]), case.get("host", "").encode())
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=IDS)
@@ -88,19 +92,27 @@ def test_golden_parts(case: dict[str, Any]) -> None:
 
 def test_versions_are_pinned() -> None:
     """A new version needs its own vectors beside these; those before it stay readable."""
-    assert (VERSION, VERSIONS) == (2, (1, 2))
-    assert {version_of(case) for case in VECTORS} == {1, 2}
+    assert (VERSION, WRITABLE, VERSIONS) == (3, (2, 3), (1, 2, 3))
+    assert {version_of(case) for case in VECTORS} == {1, 2, 3}
 
 
 def test_what_a_version_does_not_know() -> None:
-    """A version of another release, and what version 1 did not have, are refused: they must not be taken for something else."""
-    for version in (0, 3):
+    """A version of another release, and what older ones did not have, are refused: they must not be taken for something else."""
+    for version in (0, 4):
         with pytest.raises(ValueError, match="version"):
             make_fingerprinter(AUTO, b"", version)
     for policy in (FingerprintPolicy(BodyMode.FORM), FingerprintPolicy(BodyMode.MULTIPART), FingerprintPolicy(only=("/a",))):
         with pytest.raises(ValueError, match="version 1"):
             make_fingerprinter(policy, b"", 1)
-        assert make_fingerprinter(policy, b"").version == 2
+        assert make_fingerprinter(policy, b"").version == VERSION
+    for policy in (
+        FingerprintPolicy(ignore_headers=("host",)),
+        FingerprintPolicy(ignore_query=("a",)),
+        FingerprintPolicy(ignore_form=("a",)),
+    ):
+        for version in (1, 2):
+            with pytest.raises(ValueError, match=f"version {version}"):
+                make_fingerprinter(policy, b"", version)
 
 
 def test_versions_never_meet() -> None:
@@ -115,6 +127,15 @@ def test_versions_never_meet() -> None:
 
 CHANGES: dict[str, Content] = {
     "scope": replace(PAYMENT, scope="create-refund"),
+    "host": replace(PAYMENT, host=b"shop.test"),
+    "media type parameter": replace(PAYMENT, headers=((b"Content-Type", b"application/json; version=2"),)),
+    "selecting field": replace(PAYMENT, headers=(*JSON, (b"If-Match", b"1"))),
+    "selecting field, empty": replace(PAYMENT, headers=(*JSON, (b"If-Match", b""))),
+    "selecting field, twice": replace(PAYMENT, headers=(*JSON, (b"If-Match", b"1"), (b"if-match", b"1"))),
+    "selecting field in another spelling": replace(PAYMENT, headers=(*JSON, (b"If_Match", b"1"))),
+    "another selecting field": replace(PAYMENT, headers=(*JSON, (b"If-None-Match", b"1"))),
+    "names in two letter cases": replace(PAYMENT, body=b'{"amount":1,"Amount":2}'),
+    "names in two letter cases, reordered": replace(PAYMENT, body=b'{"Amount":2,"amount":1}'),
     "method": replace(PAYMENT, method="PATCH"),
     "path": replace(PAYMENT, target=b"/v1/pay2?to=a"),
     "path parameter": replace(PAYMENT, target=b"/v1/pay/7?to=a"),
@@ -184,9 +205,48 @@ def test_what_does_not_change_it(same: str) -> None:
     assert digest(SAME[same]) == digest(PAYMENT)
 
 
+@pytest.mark.parametrize("name", sorted(SELECTING))
+@pytest.mark.parametrize("spelling", [bytes.upper, bytes.title, lambda name: name.replace(b"-", b"_")])
+def test_every_selecting_field_counts_once_it_is_there(name: bytes, spelling: Callable[[bytes], bytes]) -> None:
+    """Its presence, value and number of lines, in any spelling; unless the route leaves it out."""
+    values = [(), (b"1",), (b"2",), (b"",), (b"1", b"2"), (b"2", b"1")]
+    contents = [replace(PAYMENT, headers=(*JSON, *((spelling(name), value) for value in lines))) for lines in values]
+    assert len({digest(content) for content in contents}) == len(contents)
+    assert len({digest(content, FingerprintPolicy(ignore_headers=(name.decode(),))) for content in contents}) == 1
+
+
+@given(st.permutations([(b"If-Match", b"1"), (b"Range", b"2"), (b"SOAPAction", b"3"), (b"X-Other", b"4")]))
+def test_the_order_of_different_fields_does_not_count(lines: list[tuple[bytes, bytes]]) -> None:
+    """Only lines of one name have an order (RFC 9110 section 5.3)."""
+    assert digest(replace(PAYMENT, headers=(*lines, *JSON))) == digest(replace(PAYMENT, headers=(*JSON, *sorted(lines))))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "alike"),
+    [
+        (b"a/b", b"A/B ;charset=utf-8", True),
+        (b"a/b;x=1;y=2", b'a/b; Y="2" ; x=1;', True),
+        (b"a/b;x=1", b'a/b;x="\\1"', True),
+        (b'a/b;x="1;y=2"', b"a/b;x=1;y=2", False),
+        (b"a/b;x=1", b"a/b;x=2", False),
+        (b"a/b;x=a", b"a/b;x=A", False),
+        (b"a/b;x", b"a/b;x=", False),
+        (b"a/b;x=1;x=2", b"a/b;x=2;x=1", False),
+        (b"a/b;boundary=----=_1 2;x=1", b"a/b;x=1;boundary=3", True),
+        (b'a/b;boundary="1;x=1', b"a/b", True),
+        (b"a/b;charset=a;charset=b", b"a/b", True),
+    ],
+)
+def test_parameters_of_the_media_type(one: bytes, two: bytes, alike: bool) -> None:
+    """All but charset and boundary count: names without letter case and in any order, values without quotes."""
+    first, second = (digest(replace(PAYMENT, headers=((b"Content-Type", text),), body=b"x")) for text in (one, two))
+    assert (first == second) == alike
+
+
 def test_configured_headers_are_covered() -> None:
     """A configured header's presence, value, number of lines and their order count; its letter case and blanks around it do not."""
     policy = FingerprintPolicy(headers=("if-match", "stripe-version"))
+    assert len({digest(PAYMENT, FingerprintPolicy(headers=names)) for names in ((), ("if-match",), ("range",))}) == 3
 
     def with_fields(*fields: tuple[bytes, bytes]) -> bytes:
         return digest(replace(PAYMENT, headers=JSON + fields), policy)
@@ -366,23 +426,29 @@ policies = st.builds(
     st.lists(st.from_regex(r"[a-z-]{1,8}", fullmatch=True), max_size=3, unique=True).map(tuple),
     pointers,
     pointers,
+    st.lists(st.sampled_from(sorted(DROPPABLE)), max_size=3, unique=True).map(tuple),
+    st.lists(st.text(max_size=4), max_size=3, unique=True).map(tuple),
+    st.lists(st.text(max_size=4), max_size=3, unique=True).map(tuple),
 )
+
+
+def lists_of(policy: FingerprintPolicy) -> list[tuple[str, ...]]:
+    others = policy.ignore_headers, policy.ignore_query, policy.ignore_form
+    return [tuple(sorted(names)) for names in (policy.headers, policy.ignore, policy.only, *others)]
 
 
 @given(policies)
 def test_policies_round_trip(policy: FingerprintPolicy) -> None:
     """A policy read back from its text is the same policy, its lists in order."""
     text = policy_text(policy)
-    headers, ignore, only = (tuple(sorted(names)) for names in (policy.headers, policy.ignore, policy.only))
-    assert parse_policy(text) == FingerprintPolicy(policy.body, headers, ignore, only)
+    assert parse_policy(text) == FingerprintPolicy(policy.body, *lists_of(policy))
     assert policy_text(parse_policy(text)) == text
 
 
 @given(policies, policies)
 def test_different_policies_have_different_digests(one: FingerprintPolicy, other: FingerprintPolicy) -> None:
     """The digest names the policy: the order of its lists aside, no two share one, and each fingerprint carries its own."""
-    sets = [(policy.body, {*policy.headers}, {*policy.ignore}, {*policy.only}) for policy in (one, other)]
-    same = sets[0] == sets[1]
+    same = (one.body, lists_of(one)) == (other.body, lists_of(other))
     first, second = (make_fingerprinter(policy, b"").fingerprint(PAYMENT) for policy in (one, other))
     assert (first.policy == second.policy) == same
     assert first.policy == policy_digest(policy_text(one))
@@ -403,6 +469,9 @@ def test_different_policies_have_different_digests(one: FingerprintPolicy, other
         '{"body":"auto","headers":[],"ignore":[],"only":[]}',
         '{"body":"auto","headers":[],"ignore":[],"only":[5]}',
         '{"body":"auto","headers":[],"ignore":[],"only":"/a"}',
+        '{"body":"auto","headers":[],"ignore":[],"ignore_headers":["authorization"]}',
+        '{"body":"auto","headers":[],"ignore":[],"ignore_query":[]}',
+        '{"body":"auto","headers":[],"ignore":[],"ignore_form":["a",5]}',
         '{"body":"xml","headers":[],"ignore":[]}',
         '{"body":null,"headers":[],"ignore":[]}',
         '{"body":"auto","headers":"abc","ignore":[]}',

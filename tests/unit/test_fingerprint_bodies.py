@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.fingerprint import FORM_TYPE, LARGE_BODY, BodyDigest, Content, digest_body, make_fingerprinter
+from gateway.core.fingerprint import FORM_TYPE, LARGE_BODY, VERSION, BodyDigest, Content, digest_body, make_fingerprinter
 from gateway.core.forms import read_form
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
@@ -21,7 +21,7 @@ JSON: Headers = ((b"Content-Type", b"application/json"),)
 GZIP = (b"Content-Encoding", b"gzip")
 
 
-def digest(headers: Headers, body: bytes | BodyDigest, policy: FingerprintPolicy = AUTO, version: int = 2) -> bytes:
+def digest(headers: Headers, body: bytes | BodyDigest, policy: FingerprintPolicy = AUTO, version: int = VERSION) -> bytes:
     content = Content("upload", "POST", b"/v1/files", headers, body)
     return make_fingerprinter(policy, b"secret", version).fingerprint(content).digest
 

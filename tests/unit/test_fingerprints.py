@@ -70,7 +70,7 @@ async def test_a_record_is_compared_under_its_own_version(version: int, policy: 
         assert await subject.comparable(content, sent, kept) == kept
     reordered = replace(content, body=b"b=2&a=1")
     again = make_fingerprinter(OWN, SECRET).fingerprint(reordered)
-    assert (await subject.comparable(reordered, again, kept) == kept) == (version == 2 and policy is OWN)
+    assert (await subject.comparable(reordered, again, kept) == kept) == (version > 1 and policy is OWN)
     assert registry.asked == ([] if (version, policy) == (VERSION, OWN) else [kept.policy])
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.forms import MAX_PAIRS, read_form
+from gateway.core.forms import FREE_PAIRS, MAX_PAIRS, in_order_of_names, may_name, read_form, without_named
 from gateway.core.scope import length_prefixed
 from tests.unit.vectors import load, octets
 
@@ -31,8 +31,8 @@ def pairs_of(described: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("case", VECTORS, ids=[case["name"] for case in VECTORS])
 def test_vectors(case: dict[str, Any]) -> None:
-    """The pairs of each golden body in their order, or none."""
-    found = read_form(octets(case["input"]))
+    """The pairs of each golden body in the order of fingerprint version 2, or none."""
+    found = read_form(octets(case["input"]), ordering=in_order_of_names)
     assert found == (None if case["pairs"] is None else length_prefixed(pairs_of(case["pairs"])))
 
 
@@ -80,8 +80,100 @@ plain_forms = st.lists(st.tuples(st.sampled_from(["a", "b", "a[b]", "ab", ""]), 
 @example([("a", "1"), ("a", "2")], [("a", "2"), ("a", "1")])
 @example([("a", "1"), ("b", "")], [("a", "1&b=")])
 def test_order_counts_among_equal_names_alone(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> None:
-    """Two forms share an encoding exactly if each name has the same values in the same order."""
-    assert (read_form(urlencode(one).encode()) == read_form(urlencode(other).encode())) == (meaning(one) == meaning(other))
+    """To version 2, two forms share an encoding exactly if each name has the same values in the same order."""
+    found = [read_form(urlencode(pairs).encode(), ordering=in_order_of_names) for pairs in (one, other)]
+    assert (found[0] == found[1]) == (meaning(one) == meaning(other))
+
+
+def php(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """What PHP's `$_POST` holds: variables, and arrays as lists of (index, value) in their order."""
+    variables: dict[str, Any] = {}
+    for spelled, value in pairs:
+        name = spelled.partition("\0")[0].lstrip(" ")
+        base, bracket, rest = name.partition("[")
+        if bracket and "]" not in rest:
+            base, rest = base + "_" + rest, ""
+        holder, index = variables, base.replace(".", "_").replace(" ", "_")
+        path = rest.split("]")[0:-1] if rest else []
+        for step in path:
+            if not isinstance(holder.get(index), dict):
+                holder[index] = {}
+            holder = holder[index]
+            index = step.removeprefix("[") or str(sum(key.isdigit() for key in holder))
+        holder[index] = value
+    return {name: _listed(value) for name, value in variables.items()}
+
+
+def _listed(value: Any) -> Any:
+    return [(index, _listed(item)) for index, item in value.items()] if isinstance(value, dict) else value
+
+
+def asp(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """What ASP.NET's `Request.Form` holds: texts by name, letter case aside."""
+    return meaning([(name.lower(), value) for name, value in pairs])
+
+
+tricky = st.sampled_from(["a", "b", "a[b]", "a[]", "a[b][c]", "a.b", "a_b", "a b", "a[b", "A", " a", "a\0x", "a-b", "b[]"])
+
+
+@given(st.lists(st.tuples(tricky, st.sampled_from(["1", "2"])), max_size=4), st.randoms(use_true_random=False))
+@example([("a", "2"), ("a[b]", "1")], random.Random(1))
+@example([("a.b", "1"), ("a_b", "2")], random.Random(1))
+@example([("a[b", "1"), ("a_b", "2")], random.Random(1))
+@example([("a", "1"), ("A", "2")], random.Random(1))
+def test_an_order_that_a_reader_can_tell_counts(pairs: list[tuple[str, str]], rnd: random.Random) -> None:
+    """Forms in different orders share an encoding only if PHP and ASP.NET read the same in both."""
+    other = rnd.sample(pairs, len(pairs))
+    for shuffled in (other, pairs[::-1]):
+        if read_form(urlencode(pairs).encode()) == read_form(urlencode(shuffled).encode()):
+            assert (php(pairs), asp(pairs)) == (php(shuffled), asp(shuffled))
+
+
+independent = st.lists(
+    st.tuples(st.sampled_from(["amount", "currency", "to_id", "note", "x9"]), texts), max_size=5, unique_by=itemgetter(0)
+)
+
+
+@given(independent, st.randoms(use_true_random=False))
+def test_the_order_of_independent_names_does_not_count(pairs: list[tuple[str, str]], rnd: random.Random) -> None:
+    """Names that no reader takes for one another may come in any order, up to `FREE_PAIRS`."""
+    assert read_form(urlencode(pairs).encode()) == read_form(urlencode(rnd.sample(pairs, len(pairs))).encode())
+
+
+@pytest.mark.parametrize(("more", "alike"), [(0, True), (1, False)])
+def test_the_order_of_many_pairs_counts(more: int, alike: bool) -> None:
+    """Readers drop silently what comes behind their own limit."""
+    pairs = [b"n%d=1" % at for at in range(FREE_PAIRS + more)]
+    assert (read_form(b"&".join(pairs)) == read_form(b"&".join(reversed(pairs)))) == alike
+
+
+def test_ignored_fields_are_left_out() -> None:
+    """Each occurrence of a name, as decoded; also where it alone would make the order count."""
+    names = frozenset({b"sig", b"sent at", b"a.b"})
+    plain = read_form(b"amount=1&to=b")
+    assert plain is not None
+    for body in (b"sig=1&amount=1&to=b&sig=2", b"to=b&sent+at=1&amount=1", b"%73ig=&to=b&sent%20at=&amount=1", b"a.b=1&to=b&amount=1"):
+        assert read_form(body, names) == plain
+    assert read_form(b"amount=1&to=b&SIG=1", names) != plain
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [(b"a=1&sig=2&b=3", b"a=1&b=3"), (b"sig", b""), (b"%73ig=1&a=%20", b"a=%20"), (b"sig=1&&a", b"&a"), (b"sigs=1", b"sigs=1"), (b"", b"")],
+)
+def test_parameters_are_left_out_of_a_query(query: bytes, left: bytes) -> None:
+    """Each one of these names, decoded; what is left stays as it stands."""
+    assert without_named(query, frozenset({b"sig"})) == left
+
+
+TAKEN = ("key_id", "key.id", "key id", " key_id", "KEY-ID", "key_id[]", "key_id[a][b]", "key[id", "key_id\0x")
+NOT_TAKEN = ("key", "keyid", "key_id2", "key[id]", "")
+
+
+@pytest.mark.parametrize("spelled", [*TAKEN, *NOT_TAKEN])
+def test_what_a_reader_may_take_for_a_name(spelled: str) -> None:
+    """Dots, blanks, brackets, letter case, hyphens and what comes behind a NUL mean nothing to some reader."""
+    assert may_name(spelled.encode(), b"key_id") == (spelled in TAKEN)
 
 
 def test_lists_of_objects_keep_their_order() -> None:
@@ -110,11 +202,11 @@ def test_any_bytes_at_all(body: bytes) -> None:
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in parse_qsl(body.decode(), True, encoding="latin-1")]
         if not any(b"[]" in name for name, _ in pairs):
             pairs.sort(key=itemgetter(0))
-            assert found == length_prefixed([part for pair in pairs for part in pair])
+            assert read_form(body, ordering=in_order_of_names) == length_prefixed([part for pair in pairs for part in pair])
         assert len(found) == len(length_prefixed([part for pair in pairs for part in pair]))
 
 
-@given(st.dictionaries(texts.filter(bool), st.lists(texts, min_size=1, max_size=3), max_size=4))
+@given(st.dictionaries(st.from_regex(r"[a-z0-9_]{1,8}", fullmatch=True), st.lists(texts, min_size=1, max_size=3), max_size=4))
 def test_what_clients_send_is_read(fields: dict[str, list[str]]) -> None:
     """The bodies of a common client are read, in whatever order it was given the fields."""
     orders = (dict(fields), dict(reversed(fields.items())))
