@@ -17,17 +17,19 @@ from gateway.core.policy import Expired, OnExpired, Policy
 class StoreUnavailable(Exception):
     """A store could not be asked, or its answer was lost.
 
-    `may_have_landed` is False only when it is certain that nothing of the statement reached the store: then, and only then,
-    nothing can have been written. `reason` is a closed-set word for metrics: `refused`, `timeout`, `disconnected`, `overloaded`,
+    `may_have_landed` is False only when it is certain that nothing is written and nothing will be: the statement did not reach the store,
+    or the store itself said that it undid it. `asked` is False only when nothing of it reached the store: then, and only then, nobody
+    else's record can have been in its way. `reason` is a closed-set word for metrics: `refused`, `timeout`, `disconnected`, `overloaded`,
     `not_ready`, `error`. `key_in_use`: somebody else's request is known to have been made under this key, so that to execute without
     the store could execute twice.
     """
 
-    def __init__(self, store: str, reason: str, *, may_have_landed: bool, key_in_use: bool = False) -> None:
+    def __init__(self, store: str, reason: str, *, may_have_landed: bool, asked: bool | None = None, key_in_use: bool = False) -> None:
         super().__init__(f"{store}: {reason}")
         self.store = store
         self.reason = reason
         self.may_have_landed = may_have_landed
+        self.asked = may_have_landed if asked is None else asked
         self.key_in_use = key_in_use
 
 
@@ -99,6 +101,11 @@ class Store(Protocol):
     * in doubt, it is no dead letter, and no probe is for it: a reconciler must leave it alone. It expires after `OBSERVED_DOUBT_KEPT`;
     * completed, it is a record like any other: replayed, compared, expired, remembered by a tombstone.
 
+    *Durable.* What a write answers lasts, whatever fails next: its commit has waited for whatever the authority waits for, such as a
+    synchronous standby, and with it everything that was committed before. `ALREADY`, `STALE` and a claim that answers None rest on a write
+    (they lock the record), too. What a read shows need not last: a commit whose wait was cut short is visible, and a failover takes it
+    back. An answer that comes with the word that the wait was cut short counts as lost.
+
     All methods raise `StoreUnavailable` and no other error. A cancelled call leaves the store consistent: the
     statement landed whole or not at all, and the caller must treat it as one whose reply was lost.
     """
@@ -108,7 +115,8 @@ class Store(Protocol):
 
         Exactly one of any number of concurrent callers gets a `Lease` (attempt 1). A caller that gets a `Record` or a `Tombstone` has
         changed nothing: it neither extends a lease nor touches a fingerprint. An expired record is reported with `expired=True`,
-        a lapsed one with `lease_live=False`; what to do about either is `gateway.core.decision`'s business.
+        a lapsed one with `lease_live=False`; what to do about either is `gateway.core.decision`'s business. So is the caller's own, if this
+        very statement landed before and its reply was lost: that it is there says nothing of whether it lasts (see *Durable*).
 
         *Tombstones* are looked for only where there is no record, and only for an intent with `gone_for`: it gets the live one of its key
         and makes nothing. At whatever moment the reaper comes, such an intent sees a completed record or its tombstone, and gets no `Lease`

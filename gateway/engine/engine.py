@@ -6,9 +6,7 @@ states. Everything that is not pure comes in as an argument, so that the whole e
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from functools import partial
 from typing import Any, assert_never
-from uuid import UUID
 
 from gateway.core.decision import (
     Claim,
@@ -27,17 +25,19 @@ from gateway.core.decision import (
 from gateway.core.duplicates import Duplicates
 from gateway.core.model import Earlier, Fingerprint, Intent, Lease, Record, RecordKey, Status, Tombstone
 from gateway.core.packing import INLINE
-from gateway.core.policy import InFlight, Mode, OnExpired, OnStoreOutage, OnUnknown
+from gateway.core.policy import InFlight, OnStoreOutage
 from gateway.core.problems import Problem
 from gateway.engine.answers import LOOK_AGAIN, Refused, Replayed, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.intents import intent_of
 from gateway.engine.keeping import recall
+from gateway.engine.lost import LostReplies, LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.engine.sealed import seal
 from gateway.engine.tools import Tools
 from gateway.engine.unprotected import forward_unprotected
-from gateway.ports import Retention, StoreUnavailable, Swept, Transition, Upstream
+from gateway.ports import Retention, StoreUnavailable, Swept, Upstream
 
 ROUNDS = 3
 """How often a request looks again after another one was faster. Then somebody else is at it: `request-in-progress`."""
@@ -47,9 +47,6 @@ MAX_WAITERS = 1000
 
 POLL_FIRST = 0.05
 POLL_LONGEST = 1.0
-RELEASE_BACKOFF = 0.1
-NOT_LANDED = UUID(int=0)
-REPLY_LOST = "reserve_reply_lost"
 
 
 class Engine:
@@ -64,6 +61,7 @@ class Engine:
         self._waiters = 0
         self._duplicates: dict[str, Duplicates] = {}
         self._closing = False
+        self._lost = LostReplies(tools)
 
     def reconfigure(self, upstreams: Mapping[str, Upstream], fingerprints: Fingerprints) -> None:
         """Use a new route map's upstreams and policies from the next request on; running attempts keep theirs.
@@ -90,7 +88,7 @@ class Engine:
                 return found
             attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds, duplicate=self._duplicate(request))
         except StoreUnavailable as unavailable:
-            unasked = not (unavailable.may_have_landed or unavailable.key_in_use)
+            unasked = not (unavailable.asked or unavailable.key_in_use)
             if request.policy.on_store_outage is OnStoreOutage.FORWARD and unasked:
                 return await forward_unprotected(self._tools, request, upstream)
             return Reply(
@@ -192,7 +190,8 @@ class Engine:
                 found = await self._reserve(request, sent)
         except StoreUnavailable as unavailable:
             # The record exists: forwarding without it could run the operation twice, whatever the route says of an outage.
-            raise StoreUnavailable(unavailable.store, unavailable.reason, may_have_landed=True) from unavailable
+            landed = unavailable.may_have_landed
+            raise StoreUnavailable(unavailable.store, unavailable.reason, may_have_landed=landed, asked=True) from unavailable
         return found if isinstance(found, Lease) else Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
 
     async def _meaning(self, request: GuardedRequest) -> Fingerprint:
@@ -238,40 +237,29 @@ class Engine:
 
     def _intent(self, request: GuardedRequest, sent: Fingerprint) -> Intent:
         """A fresh owner token for each statement: one that was lost can then never be taken for another's."""
-        return Intent(
-            request.key,
-            sent,
-            self._tools.randomness.token(),
-            request.route_id,
-            request.request_id,
-            request.method,
-            request.target,
-            request.policy.lease,
-            request.policy.max_execution,
-            request.policy.reconcilable,
-            request.policy.tombstone if request.policy.on_expired is OnExpired.GONE else None,
-            request.policy.mode is Mode.OBSERVE,
-            request.captured,
-            request.correlation,
-            request.sealed,
-            request.policy.on_unknown is OnUnknown.REEXECUTE,
-        )
+        return intent_of(request, sent, self._tools.randomness.token())
 
     async def _reserve(self, request: GuardedRequest, sent: Fingerprint) -> Lease | Record | Tombstone:
         intent = self._intent(request, sent)
         started = self._tools.clock.boottime()
         try:
-            return await self._tools.store.reserve(intent)
+            found = await self._tools.store.reserve(intent)
         except StoreUnavailable as unavailable:
             if not unavailable.may_have_landed:
                 raise
-            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=True)
+            lease = await self._confirm(_lost(request, intent, started, settled_by_stale=True))
             if lease is None:
                 raise
             return lease
         except asyncio.CancelledError:
-            self._own(self._release_lost(request, intent, started, settled_by_stale=True))
+            self._lost.take_back(_lost(request, intent, started, settled_by_stale=True))
             raise
+        if isinstance(found, Record) and found.owner == intent.owner:  # the store repeated the statement, and sees that it had landed
+            lease = await self._confirm(_lost(request, intent, started, settled_by_stale=True))
+            if lease is None:
+                raise StoreUnavailable("authority", "timeout", may_have_landed=True)
+            return lease
+        return found
 
     async def _claim(self, request: GuardedRequest, found: Record, intent: Intent) -> Lease | None:
         started, earlier = self._tools.clock.boottime(), found.earlier
@@ -280,60 +268,19 @@ class Engine:
         except StoreUnavailable as unavailable:
             if not unavailable.may_have_landed:
                 raise
-            lease = await self._after_lost_reply(request, intent, started, settled_by_stale=False, earlier=earlier)
+            lease = await self._confirm(_lost(request, intent, started, settled_by_stale=False, earlier=earlier))
             if lease is None:
                 raise
             return lease
         except asyncio.CancelledError:
-            self._own(self._release_lost(request, intent, started, settled_by_stale=False, earlier=earlier))
+            self._lost.take_back(_lost(request, intent, started, settled_by_stale=False, earlier=earlier))
             raise
 
-    async def _after_lost_reply(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
-    ) -> Lease | None:
-        """Our statement may have landed. Either the record is seen to be ours, in progress and live, and we go on; or we answer 503,
-        having sent nothing upstream, and release in the background. Never both.
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        """Our statement may have landed. Either a write of ours says that the record is ours, and we go on; or we answer 503, having sent
+        nothing upstream, and release in the background. Never both.
         """
-        release = partial(self._release_lost, request, intent, started, settled_by_stale=settled_by_stale, earlier=earlier)
-        try:
-            found = await self._tools.store.find(intent.key)
-        except StoreUnavailable:
-            found = None
-        except asyncio.CancelledError:
-            self._own(release())
-            raise
-        if found is not None and found.owner == intent.owner and found.status is Status.IN_PROGRESS and found.lease_live:
-            return Lease(intent.key, found.record_id, intent.owner, found.attempt, started, intent.lease, earlier)
-        self._own(release())
-        return None
-
-    async def _release_lost(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
-    ) -> None:
-        """Release what may have landed or may land yet, until it is seen or two leases have passed: a blocked insert can land late.
-
-        `settled_by_stale`: a record of somebody else's proves that the statement cannot land any more. So it is for an insert, but not
-        for a claim, which may still find the record as it was. A re-execution goes back to the doubt that it came from.
-        """
-        clock, store = self._tools.clock, self._tools.store
-        lease = Lease(intent.key, NOT_LANDED, intent.owner, 0, started, intent.lease)
-        backoff = RELEASE_BACKOFF
-        while True:
-            answered = True
-            try:
-                if earlier is Earlier.DOUBTED:
-                    seen = (await store.doubt(lease, REPLY_LOST)).transition
-                else:
-                    seen = (await store.release(lease, REPLY_LOST, Retention.of(request.policy))).transition
-            except StoreUnavailable:
-                seen, answered = Transition.MISSING, False
-            if seen in {Transition.DONE, Transition.ALREADY} or (seen is Transition.STALE and settled_by_stale):
-                return
-            # A store that never answered may still run the statement: only its word, given late enough, ends the search.
-            if answered and clock.boottime() >= started + 2 * intent.lease:
-                return
-            await clock.sleep(backoff * (0.5 + self._tools.randomness.jitter()))
-            backoff = min(intent.lease / 2, backoff * 2)
+        return await self._lost.confirm(lost)
 
     # ---- wait
 
@@ -392,11 +339,13 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """How many attempts and background releases this process still owes an end."""
-        return len(self._tasks)
+        return len(self._tasks) + self._lost.pending
 
     async def drain(self, timeout: float, grace: float = 2.0) -> bool:
         """Wait for all attempts to settle. After `timeout` seconds those at an upstream end in doubt at once, so that nobody has to wait
-        for their leases to lapse, and nothing new is sent; after `grace` more the rest is given up. True if nothing was given up.
+        for their leases to lapse, and nothing new is sent; after `grace` more the rest is given up. True if no attempt was given up.
+
+        What was to be taken back after a lost reply is asked for once more, for `grace` at most.
         """
         await self._quiet(timeout)
         self._closing = True
@@ -405,7 +354,7 @@ class Engine:
                 attempt.stop()
             if attempt is None or attempt.executing:
                 task.cancel()
-        await self._quiet(grace)
+        await asyncio.gather(self._quiet(grace), self._lost.drain(grace))
         left = list(self._tasks)
         for task in left:
             task.cancel()
@@ -417,6 +366,13 @@ class Engine:
         deadline = self._tools.clock.boottime() + timeout
         while self._tasks and (remaining := deadline - self._tools.clock.boottime()) > 0:
             await asyncio.wait(self._tasks, timeout=remaining)
+
+
+def _lost(
+    request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
+) -> LostReply:
+    retention = Retention.of(request.policy)
+    return LostReply.of(intent, started, retention, settled_by_stale=settled_by_stale, earlier=earlier)
 
 
 def answer_found(decision: Decision) -> Reply:

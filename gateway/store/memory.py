@@ -41,9 +41,6 @@ class MemoryStore:
         if row is None or row.yields_to(intent):
             row = new_life(intent, now, version=0 if row is None else row.version).leased(now, intent.lease)
             self._rows[intent.key] = row
-        elif row.owner == intent.owner and row.status is Status.IN_PROGRESS and row.lease_live(now):
-            assert row.locked_until is not None
-            started += min(row.locked_until - now - intent.lease, 0.0)  # this statement landed before: its lease began then
         else:
             return report(intent.key, row, now)
         return Lease(intent.key, row.record_id, intent.owner, row.attempt, started, intent.lease)

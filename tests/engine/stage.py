@@ -20,7 +20,7 @@ from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
-from gateway.ports import StoreUnavailable
+from gateway.ports import Randomness, StoreUnavailable
 from gateway.spool import MemoryBudget
 from gateway.store.memory import MemoryStore
 from gateway.store.quiet import Quiet
@@ -137,7 +137,7 @@ class Stage:
         self.upstream = ActingUpstream(self)
         self.observer = NotingObserver()
         self.clock = VirtualClock(loop, offset=0.0)
-        self.randomness = _Randomness()
+        self.randomness: Randomness = _Randomness()
         self._late: list[asyncio.Task[Any]] = []
         self._requests = 0
         self.engine, self.keeper = self.another()

@@ -1,6 +1,7 @@
 """Reserves and claims whose reply was lost: go on under a lease that is seen, or answer 503 and take it back. Never both."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.engine.upstream import Part
 
 @scene
 async def test_a_reserve_that_landed_goes_on(stage: Stage) -> None:
-    """The re-read shows the record to be ours, in progress and live: the attempt runs, and nothing is released."""
+    """The record is ours, in progress and live, as a renewal confirms: the attempt runs, and nothing is released."""
     stage.store.script("reserve", LosesReply())
     assert told(await stage.ask())[:2] == (Label.EXECUTE, 201)
     await stage.quiet()
@@ -22,6 +23,7 @@ async def test_a_reserve_that_landed_goes_on(stage: Stage) -> None:
         "reserve: lease, attempt 1",
         "reserve: reply lost",
         "find: in_progress",
+        "renew: 1 renewed",
         "upstream: sent",
         "complete: done",
     ]
@@ -75,6 +77,29 @@ async def test_a_reserve_that_landed_but_cannot_be_seen_is_not_used(stage: Stage
 
 
 @scene
+async def test_a_reserve_that_is_seen_but_cannot_be_confirmed_is_not_used(stage: Stage) -> None:
+    """What is seen may be taken back by a failover: only a write that is acknowledged says that the record is ours."""
+    stage.store.script("reserve", LosesReply())
+    stage.store.script("renew", LosesReply())
+    assert refused(await stage.ask()) == (503, "store-unavailable")
+    await stage.quiet()
+    assert stage.transcript[2:5] == ["find: in_progress", "renew: 1 renewed", "renew: reply lost"]
+    assert stage.transcript[-1] == "release: done"
+    assert stage.upstream.sent == []
+
+
+@scene
+async def test_a_reserve_that_reads_its_own_record_confirms_it(stage: Stage) -> None:
+    """A store that repeated the statement sees that it had landed: that is a lost reply like any other."""
+    token = bytes(16)
+    await stage.memory.reserve(replace(stage.intent(), owner=token))
+    stage.randomness = _Known(token)
+    stage.engine, stage.keeper = stage.another()
+    assert told(await stage.ask())[:2] == (Label.EXECUTE, 201)
+    assert stage.transcript[:4] == ["reserve: in_progress", "find: in_progress", "renew: 1 renewed", "upstream: sent"]
+
+
+@scene
 async def test_a_release_in_the_background_outlasts_an_outage(stage: Stage) -> None:
     """It is repeated while the authority is away."""
     stage.store.script("reserve", LosesReply())
@@ -107,6 +132,19 @@ async def test_a_lease_that_lapsed_before_it_was_seen_is_not_used(stage: Stage) 
     assert stage.upstream.sent == []
 
 
+class _Known:
+    """The first token is one that the test knows."""
+
+    def __init__(self, token: bytes) -> None:
+        self._tokens = [token]
+
+    def token(self) -> bytes:
+        return self._tokens.pop()
+
+    def jitter(self) -> float:
+        return 0.5
+
+
 async def _released(stage: Stage) -> None:
     """Leave a record that may be claimed."""
     stage.upstream.plays(Part(raises_unsent=NotSent(NotSentReason.DNS)))
@@ -116,11 +154,12 @@ async def _released(stage: Stage) -> None:
 
 @scene
 async def test_a_claim_that_landed_goes_on(stage: Stage) -> None:
-    """As a reserve: the re-read shows attempt 2 to be ours."""
+    """As a reserve: attempt 2 is ours, as a renewal confirms."""
     await _released(stage)
     stage.store.script("claim", LosesReply())
     assert told(await stage.ask())[:2] == (Label.EXECUTE_RETRY, 201)
     assert stage.transcript[1:4] == ["claim: lease, attempt 2", "claim: reply lost", "find: in_progress"]
+    assert stage.transcript[4] == "renew: 1 renewed"
 
 
 @scene

@@ -25,7 +25,7 @@ async def warm(store: PostgresStore) -> None:
 
 
 async def test_a_reserve_whose_reply_is_lost_may_have_landed(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
-    """The caller is told that it may have, and finds its own record, whose lease a repeated reserve gives back."""
+    """The caller is told that it may have, and finds its own record, whose lease a renewal confirms."""
     store = make_store(proxied, pool_size=1)
     await warm(store)
     wanted = intent()
@@ -35,9 +35,8 @@ async def test_a_reserve_whose_reply_is_lost_may_have_landed(make_store: MakeSto
     assert (lost.value.store, lost.value.reason, lost.value.may_have_landed) == ("postgres", "disconnected", True)
     record = await found(store, wanted.key)
     assert (record.owner, record.status) == (wanted.owner, Status.IN_PROGRESS)
-    lease = await store.reserve(wanted)
-    assert isinstance(lease, Lease)
-    assert lease.record_id == record.record_id
+    lease = Lease(wanted.key, record.record_id, wanted.owner, record.attempt, 0.0, wanted.lease)
+    assert await store.renew([lease]) == {wanted.owner}
 
 
 async def test_a_complete_whose_reply_is_lost_can_be_repeated(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
@@ -271,7 +270,7 @@ async def test_a_release_sees_a_claim_that_lands_while_it_waits(
 async def test_a_statement_that_is_given_up_leaves_no_backend_behind(
     make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
-    """A settle that times out behind somebody's lock is cancelled on the server: repeated ones do not fill it with waiting sessions."""
+    """A settle behind somebody's lock is ended by the server, a little before its time: repeated ones do not fill it with sessions."""
     store = make_store(timeout=1.0)
     lease = await reserved(store, intent())
     async with connection.transaction():
@@ -279,7 +278,7 @@ async def test_a_statement_that_is_given_up_leaves_no_backend_behind(
         for _ in range(2):
             with pytest.raises(StoreUnavailable) as given_up:
                 await store.complete(lease, response(), KEPT)
-            assert (given_up.value.reason, given_up.value.may_have_landed) == ("timeout", True)
+            assert (given_up.value.reason, given_up.value.may_have_landed, given_up.value.asked) == ("timeout", False, True)
         await until_waiting(connection, 0)
     assert (await store.complete(lease, response(), KEPT)).transition is Transition.DONE
 
@@ -294,7 +293,7 @@ async def test_a_record_that_was_met_is_no_case_for_going_unguarded(make_store: 
     proxy.refuse_after_reply()
     with pytest.raises(StoreUnavailable) as lost:
         await store.reserve(intent(lease.key))
-    assert lost.value.may_have_landed
+    assert (lost.value.asked, lost.value.may_have_landed) == (True, False)
 
 
 async def test_a_closed_store_refuses(make_store: MakeStore) -> None:

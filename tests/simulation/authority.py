@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
-from gateway.ports import Counts, Retention, Settled, StoreUnavailable, Swept
+from gateway.ports import Counts, Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.memory import MemoryStore
+from gateway.store.memory_rows import Grave, Row
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -28,6 +29,40 @@ def at_once(step: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("the reference store waited for something")
 
 
+class ReplicatedStore(MemoryStore):
+    """The reference store with a standby. While that is missed, what is written is seen, and not acknowledged; a failover takes it back."""
+
+    _replicated: tuple[dict[RecordKey, Row], dict[bytes, Grave], list[tuple[float, Record]]] | None = None
+
+    @property
+    def unreplicated(self) -> bool:
+        return self._replicated is not None
+
+    def miss_standby(self) -> None:
+        self._replicated = (dict(self._rows), dict(self._graves), list(self._archive))
+
+    def find_standby(self, *, failover: bool) -> None:
+        assert self._replicated is not None
+        if failover:
+            rows, self._graves, self._archive = self._replicated
+            self._rows.clear()  # in place: others hold it, too
+            self._rows.update(rows)
+        self._replicated = None
+
+    def waits(self, result: object) -> bool:
+        """Whether a statement that came to this has written anything, and so waits for the standby: locking a record is writing."""
+        match result:
+            case Record() | Tombstone():
+                written = False
+            case Settled(transition):
+                written = transition is not Transition.MISSING
+            case frozenset():
+                written = bool(result)
+            case _:
+                written = True
+        return written and self.unreplicated
+
+
 class UnreliableStore:
     """`gateway.ports.Store` and `Maintenance` as one gateway's driver: sends statements that may be refused, stall, lose their reply,
     land late or never. `started` of a lease is this gateway's own boottime, as a driver would take it.
@@ -35,7 +70,7 @@ class UnreliableStore:
 
     def __init__(self, world: "World", wire: Wire, boottime: Callable[[], float]) -> None:
         self._world = world
-        self._authority: MemoryStore = world.authority
+        self._authority: ReplicatedStore = world.authority
         self._wire = wire
         self._boottime = boottime
         self._known: tuple[int, float] | None = None
@@ -49,7 +84,7 @@ class UnreliableStore:
             read.append(self._authority.now_us())
             return perform()
 
-        result = await self._wire.carry(name, subject, land)
+        result = await self._wire.carry(name, subject, land, _never if name == "find" else self._authority.waits)
         if read[0] is not None:
             self._known = (read[0], sent)
         return result
@@ -125,3 +160,7 @@ class UnreliableStore:
 
     async def counts(self) -> Counts:
         raise StoreUnavailable("authority", "not_ready", may_have_landed=False)
+
+
+def _never(_: object) -> bool:
+    return False

@@ -5,10 +5,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
 
-from gateway.core.model import Earlier, Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.engine.answers import Reply
 from gateway.engine.engine import Engine
 from gateway.engine.leases import LeaseKeeper
+from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode
@@ -77,19 +78,27 @@ class TakesLapsedLeasesForFree(Engine):
 
 
 class GoesOnWithoutLooking(Engine):
-    async def _after_lost_reply(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
-    ) -> Lease | None:
-        return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.lease)
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        return replace(lost.lease, attempt=1)
+
+
+class GoesOnByWhatItReads(Engine):
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        try:
+            found = await self._tools.store.find(lost.lease.key)
+        except StoreUnavailable:
+            found = None
+        if found is not None and found.owner == lost.lease.owner and found.status is Status.IN_PROGRESS and found.lease_live:
+            return replace(lost.lease, record_id=found.record_id, attempt=found.attempt, earlier=lost.earlier)
+        self._lost.take_back(lost)
+        return None
 
 
 class GoesOnAndReleases(Engine):
-    async def _after_lost_reply(
-        self, request: GuardedRequest, intent: Intent, started: float, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
-    ) -> Lease | None:
-        lease = await super()._after_lost_reply(request, intent, started, settled_by_stale=settled_by_stale)
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        lease = await super()._confirm(lost)
         if lease is not None:
-            self._own(self._release_lost(request, intent, started, settled_by_stale=settled_by_stale))
+            self._lost.take_back(lost)
         return lease
 
 
@@ -186,6 +195,7 @@ MUTANTS: Mapping[str, Rules] = MappingProxyType(
         "sends without the fence": Rules(keeper=SendsUnderAnyLease),
         "takes a lapsed lease for free": Rules(engine=TakesLapsedLeasesForFree),
         "goes on after a lost reply without looking": Rules(engine=GoesOnWithoutLooking),
+        "goes on after a lost reply by what it reads": Rules(engine=GoesOnByWhatItReads),
         "goes on after a lost reply, and releases": Rules(engine=GoesOnAndReleases),
         "forwards though something was sent to the authority": Rules(engine=ForwardsThoughItAsked),
         "does not compare fingerprints": Rules(engine=TellsTheClientWhatItKnowsOfOthers),

@@ -59,6 +59,17 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Stall:
+    """The authority's standby does not answer: what is committed is seen and not acknowledged. Then it goes on, or a failover to it takes
+    back all that it did not have.
+    """
+
+    begins: float
+    ends: float
+    failover: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """One operation as a client wants it, and how stubbornly."""
 
@@ -91,6 +102,7 @@ class Scenario:
     accidents: tuple[Accident, ...] = ()
     outages: tuple[Outage, ...] = ()
     flushes: tuple[float, ...] = ()
+    stalls: tuple[Stall, ...] = ()
     probes: bool = False
     sweeps: bool = True
     scripts: tuple[Script, ...] = ()
@@ -103,17 +115,20 @@ class Scenario:
             and self.upstream == UpstreamFaults()
             and not self.accidents
             and not self.outages
+            and not self.stalls
             and self.policy.retention > HORIZON
         )
 
 
 def draw(random: Random) -> Scenario:
-    """The scenario of a seed: in four of five a mix of a few kinds of trouble, else one of two plots that a mix seldom arrives at."""
+    """The scenario of a seed: in seven of ten a mix of a few kinds of trouble, else one of three plots that a mix seldom arrives at."""
     scenario, plot = _mixed(random), random.random()
     if plot < 0.1:
         return _orphan(random, scenario)
     if plot < 0.2:
         return _late_answer(random, scenario)
+    if plot < 0.3:
+        return _unreplicated(random, scenario)
     return scenario
 
 
@@ -146,6 +161,21 @@ def _late_answer(random: Random, scenario: Scenario) -> Scenario:
         upstream=UpstreamFaults(statuses=0.6, slow=0.1, dropped=0.3),
         probes=True,
         scripts=(_on_one_key(random, 0.0, gateway=0), *(_on_one_key(random, random.uniform(7, 13)) for _ in range(3))),
+    )
+
+
+def _unreplicated(random: Random, scenario: Scenario) -> Scenario:
+    """The standby stalls while requests come, and mostly takes over; clients ask before, meanwhile and after."""
+    begins = random.uniform(0.0, 1.0)
+    stall = Stall(begins, begins + random.uniform(0.3, 2 * LEASE), failover=random.random() < 0.8)
+    orders = (_on_one_key(random, random.uniform(0.0, stall.ends)) for _ in range(3))
+    return replace(
+        scenario,
+        accidents=scenario.accidents[:1],
+        outages=(),
+        stalls=(stall,),
+        upstream=UpstreamFaults(slow=0.3),
+        scripts=(*orders, _on_one_key(random, stall.ends + random.uniform(0.0, 2 * LEASE))),
     )
 
 

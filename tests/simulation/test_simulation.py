@@ -20,6 +20,7 @@ REACHED = (
     *("execute", "execute_retry", "replay", "replay_without_body", "in_progress", "key_misuse", "unknown", "gone", "store_unavailable"),
     *("settled complete", "settled release", "settled doubt", "stale complete", "stale renew", "relayed", "relay cut", "unprotected"),
     *("crash", "freeze", "drain", "fence held", "swept", "reaped", "client hung up", "handler cancelled"),
+    *("authority unreplicated", "failover", "standby back"),
     *("authority refused", "authority stalled", "authority lost reply", "authority lands late", "authority never lands"),
     *("redis refused", "redis stalled", "redis lost reply", "redis lands late", "redis never lands"),
     *("upstream not_sent", "upstream dropped_executed", "upstream late", "upstream truncated", "upstream statuses"),

@@ -36,8 +36,8 @@ class Wire:
         self._faults = faults
         self._timeout = timeout
 
-    async def carry(self, name: str, subject: object, land: Callable[[], T]) -> T:
-        """Send a statement, which `land` carries out at the store in one step."""
+    async def carry(self, name: str, subject: object, land: Callable[[], T], waits: Callable[[T], bool] = lambda _: False) -> T:
+        """Send a statement, which `land` carries out at the store in one step. If what came of it `waits`, there is no reply to it."""
         world, fate = self._world, self._fate()
         loop = world.loop
         reply: asyncio.Future[T] = loop.create_future()
@@ -51,7 +51,10 @@ class Wire:
             world.under_way -= 1
             result = land()
             world.journal.tell(self._store, "{} {} of {} -> {}", name, subject, self._who, result)
-            if fate in {Fate.FINE, Fate.STALLED}:
+            if fate in {Fate.FINE, Fate.STALLED} and waits(result):
+                world.journal.count(f"{self._store} unreplicated")
+                loop.outside(self._timeout, failed)
+            elif fate in {Fate.FINE, Fate.STALLED}:
                 loop.outside(self._delay(), _set, reply, result)
 
         def land_in(seconds: float) -> None:

@@ -9,8 +9,7 @@ from random import Random
 from gateway.core.decision import Label
 from gateway.core.model import Status
 from gateway.core.policy import OnStoreOutage
-from gateway.store.memory import MemoryStore
-from tests.simulation.authority import EPOCH, at_once
+from tests.simulation.authority import EPOCH, ReplicatedStore, at_once
 from tests.simulation.clients import REQUEST, Client
 from tests.simulation.gateway import Rules, SimulatedGateway
 from tests.simulation.hot import Entries
@@ -18,7 +17,7 @@ from tests.simulation.journal import Journal, Violation
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.oracle import Oracle
 from tests.simulation.probes import Reconciler
-from tests.simulation.scenario import HORIZON, LEASE, REDIS_LEASE, Outage, Scenario, draw
+from tests.simulation.scenario import HORIZON, LEASE, REDIS_LEASE, Outage, Scenario, Stall, draw
 
 SETTLING = 30.0
 """How long after the last fault everything must be over: leases, late statements, background releases, sweeps and backoffs."""
@@ -33,7 +32,7 @@ class World:
         self.scenario = scenario
         self.loop = SimulatedLoop(random)
         self.journal = Journal(self.loop.time)
-        self.authority = MemoryStore(lambda: EPOCH + self.loop.time(), lambda: 0.0)
+        self.authority = ReplicatedStore(lambda: EPOCH + self.loop.time(), lambda: 0.0)
         self.redis = Entries(self.loop.time)
         self.oracle = Oracle(self)
         self.healed = False
@@ -92,10 +91,13 @@ class World:
         self.gateways = [SimulatedGateway(self, index, self._rules) for index in range(self.scenario.gateways)]
         for when in self.scenario.flushes:
             self.loop.outside(when, self.redis.flush)
+        for stall in self.scenario.stalls:
+            self.loop.outside(stall.begins, self._stall, stall)
         clients = [Client(self, f"client{number}").run(script) for number, script in enumerate(self.scenario.scripts)]
         running = [self.loop.create_task(client) for client in clients]
         reconciler = self.loop.create_task(Reconciler(self).run()) if self.scenario.probes else None
         await self._until(lambda: all(task.done() for task in running) or self.loop.time() > HORIZON, 2 * HORIZON)
+        await self._until(lambda: not self.authority.unreplicated, 2 * HORIZON)
         self.healed = True
         self.journal.tell("world", "all faults are over")
         for task in running:
@@ -107,6 +109,17 @@ class World:
         if reconciler is not None:
             reconciler.cancel()
         self._check()
+
+    def _stall(self, stall: Stall) -> None:
+        if not self.healed:
+            self.journal.tell("authority", "misses its standby")
+            self.authority.miss_standby()
+            self.loop.outside(stall.ends - stall.begins, self._end_stall, stall)
+
+    def _end_stall(self, stall: Stall) -> None:
+        self.journal.count("failover" if stall.failover else "standby back")
+        self.journal.tell("authority", "fails over" if stall.failover else "has its standby back")
+        self.authority.find_standby(failover=stall.failover)
 
     async def _until(self, over: Callable[[], bool], limit: float) -> bool:
         deadline = self.loop.time() + limit

@@ -178,11 +178,11 @@ class Batcher(Generic[I, R]):
                 await self._send(lane, batch, again=True)
                 return
             self._observer.store_error(STORE, self._operation, "error")
-            _fail(batch[0], "error", may_have_landed=True)
+            _fail(batch[0], "error", may_have_landed=False, asked=True)
         except StoreUnavailable as error:
             self._observer.store_error(STORE, self._operation, error.reason)
             for call in batch:
-                _fail(call, error.reason, may_have_landed=again or error.may_have_landed)
+                _fail(call, error.reason, may_have_landed=error.may_have_landed, asked=again or error.asked)
         else:
             for call in batch:
                 _answer(call, answers.get(call.owner))
@@ -213,9 +213,9 @@ class _Expiry:
             self._timer = self._loop.call_at(min(waiting), self._expire)
 
 
-def _fail(call: Call[I, R], reason: str, *, may_have_landed: bool) -> None:
+def _fail(call: Call[I, R], reason: str, *, may_have_landed: bool, asked: bool | None = None) -> None:
     if not call.future.done():
-        call.future.set_exception(unavailable(reason, may_have_landed=may_have_landed))
+        call.future.set_exception(unavailable(reason, may_have_landed=may_have_landed, asked=asked))
 
 
 def _answer(call: Call[I, R], answer: R | StoreUnavailable | None) -> None:

@@ -35,14 +35,14 @@ class Calls:
             return await self.attempt(operation, work, deadline)
         except Refused as error:
             self.observer.store_error(STORE, operation, "error")
-            raise unavailable("error", may_have_landed=True) from error
+            raise unavailable("error", may_have_landed=False, asked=True) from error
 
     async def attempt(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:
         """As `run`, but raises `Refused` for those who have something smaller to try."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            return await self._lanes.call(work, started + self._timeout if deadline is None else deadline)
+            return await self._lanes.call(work, started + self._timeout if deadline is None else deadline, self._timeout)
         except Unreadable as error:
             self.observer.store_error(STORE, operation, "error")
             raise unavailable("error", may_have_landed=True) from error

@@ -30,19 +30,47 @@ Postgres keeps it until it next looks at the table, up to minutes later; meanwhi
 BURY_TIMEOUT = 1.0
 """Seconds for the last words on a connection that is given up."""
 
+SERVER_SHARE = 0.9
+"""The part of a call's time after which the server itself ends a statement that waits for a lock, and says so. It never ends the commit."""
+
 _DATA_CLASSES = frozenset({"22", "23", "54"})
 _NOT_READY = frozenset({"25006", "42P01", "42703", "57P03"})
 """Read-only (a standby after a failover), tables or columns not there yet, still starting."""
 _FINAL = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
 """After these the connection is of no more use: the server goes, or is not the primary any more."""
+_NO_PROOF = frozenset({"08", "57", "58", "F0", "XX"})
+"""Classes of errors that tell of the connection or the server, and that something on the way may have made up."""
+_CANCELLED = "57014"
+_WAIT_CUT = "SyncRepWaitForLSN"
+"""The routine of the server whose warnings say that a commit did not wait for its standby. Their texts are translated, this is not."""
 
 
 class Refused(Exception):
     """The statement was refused for its data (SQLSTATE class 22, 23 or 54, or a value that the driver cannot send); nothing was written."""
 
 
-def unavailable(reason: str, *, may_have_landed: bool) -> StoreUnavailable:
-    return StoreUnavailable(STORE, reason, may_have_landed=may_have_landed)
+def unavailable(reason: str, *, may_have_landed: bool, asked: bool | None = None) -> StoreUnavailable:
+    return StoreUnavailable(STORE, reason, may_have_landed=may_have_landed, asked=asked)
+
+
+def server_limit(seconds: float, *, local: bool = False) -> str:
+    """The statement that has the server end each later statement (`local`: of this transaction) in time for a call of so many seconds.
+
+    Of a commit that waits for a standby this limit does not count (Postgres disarms it before), and neither does anything else that
+    gives up: whoever cuts that wait short makes a commit visible that a failover takes back.
+    """
+    return f"SET {'LOCAL ' if local else ''}statement_timeout = {max(1, int(seconds * SERVER_SHARE * 1000))}"
+
+
+def undone(error: BaseException) -> bool:
+    """Whether the server itself says that the statement was rolled back: an ERROR does, as nothing else ends a commit that has begun.
+
+    A session that is ended (FATAL) may have committed before; so may one of which somebody between the server and us speaks.
+    """
+    if not isinstance(error, asyncpg.PostgresError) or getattr(error, "severity_en", None) != "ERROR":
+        return False
+    state = error.sqlstate or ""
+    return state == _CANCELLED or state[:2] not in _NO_PROOF
 
 
 def failure_reason(error: BaseException) -> str:
@@ -67,22 +95,48 @@ class Lane:
 
     `usable` turns False for good after a timeout or an error that leaves its state in doubt: such a lane must be buried, not used.
     `explicit` wraps each statement in a transaction of its own, so that a pooler in transaction mode keeps the steps of the extended
-    protocol on one server connection.
+    protocol on one server connection. `limit` is how many seconds a statement may take; the session is told `limit` when it is made.
+
+    At its deadline a lane *hangs up*. It never asks the server to cancel: a commit that waits for its standby would become visible then,
+    and a failover would take it back. What has been sent goes on at the server, to its end or to the limit there.
     """
 
-    __slots__ = ("_connection", "_explicit", "_planned", "_sent", "_usable", "deadline")
+    __slots__ = (
+        "_asked",
+        "_connection",
+        "_explicit",
+        "_hung_up",
+        "_limited",
+        "_planned",
+        "_sent",
+        "_undurable",
+        "_usable",
+        "deadline",
+        "limit",
+    )
 
-    def __init__(self, connection: Connection, *, explicit: bool) -> None:
+    def __init__(self, connection: Connection, *, explicit: bool, limit: float) -> None:
         self.deadline = 0.0
+        self.limit = limit
         self._connection = connection
         self._explicit = explicit
+        self._limited = limit
         self._planned = 0
         self._usable = True
+        self._asked = False
         self._sent = False
+        self._hung_up = False
+        self._undurable = False
+        connection.add_log_listener(self._listen)
 
     @property
     def usable(self) -> bool:
         return self._usable and not self._connection.is_closed()
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether a statement was left running at the server."""
+        return self._hung_up
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
         """Run one statement and return its rows. Raises `Refused` or `StoreUnavailable`; repeated after a serialization conflict."""
@@ -93,24 +147,34 @@ class Lane:
         return await self._guarded(work, together=True)
 
     async def bury(self) -> None:
-        """Close the connection within `BURY_TIMEOUT`, or cut it.
-
-        The driver first asks the server to cancel what was given up: a backend that waits for a lock would otherwise not notice that
-        its client has gone, and repeated calls would fill the server with such backends.
-        """
+        """Close the connection, on which nothing runs any more, within `BURY_TIMEOUT`, or cut it."""
         with contextlib.suppress(Exception):  # there is nobody whom an error could concern
             await self._connection.close(timeout=BURY_TIMEOUT)
 
     async def _guarded(self, work: Callable[[Connection], Awaitable[T]], *, together: bool) -> T:
-        self._sent = False
+        self._asked = self._sent = self._undurable = False
+        timer = asyncio.get_running_loop().call_at(self.deadline, self._hang_up)
         try:
-            async with asyncio.timeout_at(self.deadline):
-                return await self._repeated(work, together=together)
+            result = await self._repeated(work, together=together)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise self._translated(error) from error
         except asyncio.CancelledError:
-            self._usable = False
+            self._hang_up()  # at once: the driver's own cancel request, which it has just made a task of, must not be sent
             raise
+        finally:
+            timer.cancel()
+        if self._undurable:
+            raise unavailable("timeout", may_have_landed=True)
+        return result
+
+    def _hang_up(self) -> None:
+        self._usable = False
+        self._hung_up = True
+        self._connection.terminate()
+
+    def _listen(self, _: object, message: asyncpg.PostgresLogMessage) -> None:
+        """The driver tells of a warning before it gives the result that came after it."""
+        self._undurable |= getattr(message, "server_source_function", None) == _WAIT_CUT
 
     async def _repeated(self, work: Callable[[Connection], Awaitable[T]], *, together: bool) -> T:
         attempt = 0
@@ -118,6 +182,7 @@ class Lane:
             try:
                 return await (self._transaction(work) if together else self._alone(work))
             except asyncpg.TransactionRollbackError:  # 40001, 40P01: undone as a whole, by the server's word
+                self._sent = False
                 attempt += 1
                 if attempt > RETRIES:
                     raise
@@ -130,27 +195,38 @@ class Lane:
         if self._planned > PLANS_KEPT:
             await self._connection.execute("DISCARD PLANS")
             self._planned = 1
-        self._sent = True
+        if self.limit != self._limited:
+            await self._connection.execute(server_limit(self.limit))
+            self._limited = self.limit
+        self._asked = self._sent = True
         return await work(self._connection)
 
     async def _transaction(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Not the driver's context manager, whose way out waits for a peer that may have stalled."""
-        await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        self._sent = True
+        """Not the driver's context manager, whose way out waits for a peer that may have stalled.
+
+        What is lost before COMMIT was sent is rolled back, whoever lost it.
+        """
+        if self._connection.is_closed():
+            raise ConnectionResetError
+        await self._connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED; {server_limit(self.limit, local=True)}")
+        self._asked = True
         try:
             result = await work(self._connection)
         except Exception:
             if not self._connection.is_closed():
                 await self._connection.execute("ROLLBACK")
             raise
+        self._sent = True
         await self._connection.execute("COMMIT")
         return result
 
     def _translated(self, error: Exception) -> Exception:
+        if self._hung_up:
+            return unavailable("timeout", may_have_landed=self._sent, asked=self._asked)
         state = error.sqlstate if isinstance(error, asyncpg.PostgresError) else None
         if (state is not None and state[:2] in _DATA_CLASSES) or isinstance(error, ValueError):
             return Refused(str(error))
         if state is None or state in _FINAL or isinstance(error, asyncpg.PostgresConnectionError):
             self._usable = False
         reason = "disconnected" if isinstance(error, asyncpg.InterfaceError) else failure_reason(error)
-        return unavailable(reason, may_have_landed=self._sent)
+        return unavailable(reason, may_have_landed=self._sent and not undone(error), asked=self._asked)

@@ -834,3 +834,11 @@ ON CONFLICT (digest) DO NOTHING
 
 -- name: fingerprint_policy
 SELECT version, policy FROM gateway_fingerprint_policies WHERE digest = $1
+
+
+-- name: stuck
+-- Sessions of this role in this database that wait for a standby, and have done so for longer ($1) than anybody waits for them.
+SELECT count(*)
+FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user
+    AND wait_event = 'SyncRep' AND query_start < clock_timestamp() - make_interval(secs => $1::float8)

@@ -313,7 +313,8 @@ END AS transition
 
 
 -- name: seen
-SELECT FROM gateway_webhook_events WHERE webhook = $1 AND digest = $2 AND expires_at > now()
+-- Locked, since a lock is written: who is told that an event was seen does not tell it again, so it must last.
+SELECT FROM gateway_webhook_events WHERE webhook = $1 AND digest = $2 AND expires_at > now() FOR UPDATE
 
 
 -- name: remember

@@ -102,7 +102,7 @@ class Registry:
         try:
             return await self._lanes.call(work, asyncio.get_running_loop().time() + self._timeout)
         except Refused as error:
-            raise unavailable("error", may_have_landed=True) from error
+            raise unavailable("error", may_have_landed=False, asked=True) from error
 
 
 Claims: TypeAlias = Mapping[str, ScopeClaim]

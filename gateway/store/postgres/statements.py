@@ -139,7 +139,7 @@ class Statements:
             elif row["version"] is None:
                 answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.lease)
             elif not isinstance(answers.get(owner), Lease):  # a lease wins over a row that was deleted after the statement's snapshot
-                answers[owner] = _found(intent, row, sent)
+                answers[owner] = _found(intent, row)
         return answers
 
     async def complete(self, lane: Lane, settles: Sequence[Completion]) -> Mapping[bytes, Settled]:
@@ -163,16 +163,11 @@ def _settled(word: str, expires_at_us: int | None) -> Settled:
     return Settled(transition, expires_at_us if transition in (Transition.DONE, Transition.ALREADY) else None)
 
 
-def _found(intent: Intent, row: Row, sent: float) -> Reserved | StoreUnavailable:
-    lease_left: float | None = row["lease_left"]
-    if row["owner"] == intent.owner and row["status"] == Status.IN_PROGRESS and lease_left is not None and lease_left > 0:
-        # My own statement landed after all. Its lease began then: date it so that started + duration is what is left of it.
-        started = sent + min(lease_left - intent.lease, 0.0)
-        return Lease(intent.key, row["record_id"], intent.owner, row["attempt"], started, intent.lease)
+def _found(intent: Intent, row: Row) -> Reserved | StoreUnavailable:
     if row["body_left_out"]:
         return BODY_LEFT_OUT
     try:
         record = decode_record(intent.key, row)
     except Unreadable:
-        return unavailable("error", may_have_landed=True)
+        return unavailable("error", may_have_landed=False, asked=True)
     return InTheWay(record) if row["observed"] and not intent.observed and record.status is not Status.COMPLETED else record

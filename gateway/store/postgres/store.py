@@ -35,7 +35,7 @@ from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import STORE, Connection, Lane, unavailable
+from gateway.store.postgres.lane import STORE, Connection, Lane, server_limit, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.queries import QUERIES
@@ -109,15 +109,19 @@ class PostgresStore:
             connection = await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=cache, server_settings=settings)
             try:
                 if prepared_statements:
-                    await connection.execute(GENERIC_PLANS)
+                    await connection.execute(f"{GENERIC_PLANS}; {server_limit(timeout)}")
             except BaseException:
                 connection.terminate()
                 raise
             return connection
 
+        async def stuck(connection: Connection) -> int:
+            found: int = await connection.fetchval(QUERIES["stuck"], timeout)
+            return found
+
         self._observer = observer or Quiet()
         self._clock = DatabaseClock(boottime)
-        self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime)
+        self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime, stuck=stuck)
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._calls = Calls(self._lanes, timeout, self._observer)
         self.registry = Registry(self._lanes, timeout)
@@ -148,7 +152,7 @@ class PostgresStore:
             return await self._look_again(intent, found, deadline)
         except StoreUnavailable as error:
             # Whatever could not be sent now: this intent was sent, and somebody else's record was in its way.
-            raise unavailable(error.reason, may_have_landed=True) from error
+            raise unavailable(error.reason, may_have_landed=error.may_have_landed, asked=True) from error
 
     async def _look_again(self, intent: Intent, found: BodyLeftOut | InTheWay | None, deadline: float) -> Lease | Record | Tombstone:
         """Read the record whose body was left out, take over the observed one, or repeat the statement that a race left without an
@@ -170,7 +174,7 @@ class PostgresStore:
             if isinstance(answer, Lease | Record | Tombstone):
                 return answer
             found = answer
-        raise unavailable("error", may_have_landed=True)
+        raise unavailable("error", may_have_landed=False, asked=True)
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
         query = "new_life" if found.expired else "retry"
