@@ -10,7 +10,7 @@ import pytest
 from gateway import __version__
 from gateway.config import json_schema
 from gateway.dialects import names, text_of
-from tests.cli.support import LEAST, MODULE, run, write
+from tests.cli.support import LEAST, MODULE, run, run_process, write
 
 COMMANDS = ["dev", "serve", "check", "migrate", "schema", "dialects", "version"]
 HEAVY = ["aiohttp", "asyncpg", "redis", "yaml", "uvloop", "asyncio"]
@@ -34,7 +34,7 @@ def test_the_commands_are_listed() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     """Help answers without importing drivers, servers or the YAML parser."""
-    done = run("serve", "--help", command=(sys.executable, "-X", "importtime", *MODULE[1:]))
+    done = run_process("serve", "--help", command=(sys.executable, "-X", "importtime", *MODULE[1:]))
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
     assert "click" in imported
     assert not imported & set(HEAVY)
@@ -43,8 +43,8 @@ def test_help_loads_nothing_heavy() -> None:
 def test_the_installed_command_is_the_module() -> None:
     """`idempotency-gateway` and `python -m gateway` are the same."""
     script = Path(sys.executable).with_name("idempotency-gateway")
-    assert run("version", command=(str(script),)) == run("version")
-    assert run("serve", command=(str(script),)) == run("serve")
+    assert run_process("version", command=(str(script),)) == run_process("version")
+    assert run_process("serve", command=(str(script),)) == run_process("serve")
 
 
 def test_the_version_is_data() -> None:
@@ -220,12 +220,12 @@ def test_a_reader_that_went_away_is_no_traceback(tmp_path: Path, command: str) -
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as stdout:
-        done = run(command, stdout=stdout, env={"GATEWAY_CONFIG": str(write(tmp_path))})
+        done = run_process(command, stdout=stdout, env={"GATEWAY_CONFIG": str(write(tmp_path))})
     assert (done.code, done.err) == (1, "")
 
 
 def test_a_full_disk_is_a_message() -> None:
     """Output that cannot be written is a failure with a reason."""
     with open("/dev/full", "wb") as stdout:
-        done = run("schema", stdout=stdout)
+        done = run_process("schema", stdout=stdout)
     assert (done.code, done.err) == (1, "output: No space left on device\n")

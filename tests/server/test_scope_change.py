@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.embedded.launch import free_port
-from tests.cli.support import run
+from tests.cli.support import run_process
 from tests.support.client import ask, payment
 from tests.support.gateway import ROUTES, Gateway, Setup, running
 from tests.support.upstream import CountingUpstream
@@ -37,11 +37,11 @@ async def test_a_renamed_route_is_refused_at_start_until_accepted(setup: Setup, 
     renamed = replace(setup, routes=RENAMED)
     config = tmp_path / "renamed.yaml"
     config.write_text(renamed.yaml(free_port(), free_port()))
-    checked = await asyncio.to_thread(run, "check", "--connect", "--config", config)
+    checked = await asyncio.to_thread(run_process, "check", "--connect", "--config", config)
     assert checked.code == 69
     assert MOVED in checked.err
     assert HINT in checked.err
-    served = await asyncio.to_thread(run, "serve", "--config", config)
+    served = await asyncio.to_thread(run_process, "serve", "--config", config)
     assert served.code == 78
     errors = [line for line in map(json.loads, served.err.splitlines()) if line["level"] == "error"]
     assert [MOVED in line["msg"] and HINT in line["msg"] for line in errors] == [True]

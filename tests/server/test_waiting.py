@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from gateway.embedded.launch import free_port
-from tests.cli.support import run
+from tests.cli.support import run_process
 from tests.support.faults import fault_proxy
 from tests.support.gateway import Gateway, Setup, running
 
@@ -45,11 +45,11 @@ async def test_what_waiting_cannot_mend_ends_the_start_at_once(setup: Setup, tmp
     config = tmp_path / "gateway.yaml"
     config.write_text(replace(setup, postgres=broken(setup.postgres, how)).yaml(free_port(), free_port()))
     started = time.monotonic()
-    served = await asyncio.to_thread(run, "serve", "--config", config)
+    served = await asyncio.to_thread(run_process, "serve", "--config", config)
     assert time.monotonic() - started < 20
     errors = [line["msg"] for line in map(json.loads, served.err.splitlines()) if line["level"] == "error"]
     assert (served.code, errors) == (69, [f"Postgres is not ready: {sentence}"])
-    checked = await asyncio.to_thread(run, "check", "--connect", "--config", config)
+    checked = await asyncio.to_thread(run_process, "check", "--connect", "--config", config)
     assert checked.code == 69
     assert f"postgres: {sentence}" in checked.err.splitlines()
     for secret in (PASSWORD, urlsplit(setup.postgres).password or "?"):
@@ -60,7 +60,7 @@ async def test_a_schema_that_is_behind_is_told_once(setup: Setup, tmp_path: Path
     """One message with one advice, at once."""
     config = tmp_path / "gateway.yaml"
     config.write_text(replace(setup, postgres=empty_database).yaml(free_port(), free_port()))
-    served = await asyncio.to_thread(run, "serve", "--config", config)
+    served = await asyncio.to_thread(run_process, "serve", "--config", config)
     (error,) = [line["msg"] for line in map(json.loads, served.err.splitlines()) if line["level"] == "error"]
     assert served.code == 69
     assert error.startswith("Postgres is not ready: the schema is behind: ")
@@ -77,7 +77,7 @@ async def test_a_table_that_may_not_be_read_is_told(setup: Setup, tmp_path: Path
         dsn = at._replace(netloc=f"{role}:{PASSWORD}@{at.hostname}:{at.port}").geturl()
         config = tmp_path / "gateway.yaml"
         config.write_text(replace(setup, postgres=dsn).yaml(free_port(), free_port()))
-        checked = await asyncio.to_thread(run, "check", "--connect", "--config", config)
+        checked = await asyncio.to_thread(run_process, "check", "--connect", "--config", config)
     finally:
         await connection.execute(f"DROP ROLE {role}")
         await connection.close()
