@@ -1,14 +1,19 @@
 """Mistakes between the values of one route's policy, and with what it leans on elsewhere."""
 
+from typing import Any
+
 from gateway.config.check_principal import check_sources, meaning
 from gateway.config.fields import ConfigFields
 from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.kinds import Reader
 from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields
-from gateway.config.shapes import Section
+from gateway.config.reconcile_fields import ReconcileFields
+from gateway.config.resolve_reconcile import resolve_answer
+from gateway.config.shapes import Field, Section
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.fingerprint import VERSION
 from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, HintedOutcome, KeyPlace, Policy, QueryKey
+from gateway.core.reconcile.request import check_plan
 
 
 def check_policy(reader: Reader, root: Section, section: Section, policy: Policy) -> None:
@@ -50,8 +55,9 @@ def check_alone(reader: Reader, section: Section) -> None:
         wrong_list = names.DOUBT_ON if section.given(names.DOUBT_ON) else names.RELEASE_ON
         statuses = ", ".join(map(str, both))
         reader.report(section.place_of(wrong_list), f"{statuses} in both release_on and doubt_on; an outcome settles one way")
+    captured = section.sub(names.RECONCILE).get(ReconcileFields.CAPTURE) or ()
     for hint in section.get(names.HINTS):
-        _check_hint(reader, hint)
+        _check_hint(reader, hint, frozenset(name for name, _ in captured))
     _check_key_fields(reader, section)
 
 
@@ -70,14 +76,40 @@ def _check_key_fields(reader: Reader, section: Section) -> None:
 _TAKEN = HOP_BY_HOP | FRAMING | {b"host", b"content-type", b"content-encoding", b"expect", b"via", b"date", b"authorization", b"cookie"}
 
 
-def _check_hint(reader: Reader, hint: Section) -> None:
+def _check_hint(reader: Reader, hint: Section, captured: frozenset[str]) -> None:
     names = HintFields
+    if not hint.sound(names.HEADER, names.WHEN):
+        return
     value, words = hint.get(names.VALUE), [outcome.value for outcome in HintedOutcome]
-    if value is not None and hint.sound(names.OUTCOME) and hint.get(names.OUTCOME) is None and value.lower() not in words:
+    header, outcome = hint.get(names.HEADER), hint.get(names.OUTCOME)
+    if header is None:
+        _check_bodily(reader, hint)
+    elif value is not None and hint.sound(names.OUTCOME) and hint.get(names.OUTCOME) is None and value.lower() not in words:
         reader.report(hint.place_of(names.VALUE), f"`{value}` names no outcome; say with `outcome` what it means: {', '.join(words)}")
-    header = hint.get(names.HEADER)
-    if hint.sound(names.HEADER, names.REMOVE) and hint.get(names.REMOVE) and header.lower().encode() in HOP_BY_HOP | FRAMING:
+    if header is not None and hint.sound(names.REMOVE) and hint.get(names.REMOVE) and header.lower().encode() in HOP_BY_HOP | FRAMING:
         reader.report(hint.place_of(names.REMOVE), f"{header} says how the answer is sent, and is the gateway's to write")
+    if not hint.given(names.ANSWER) or not hint.sound(names.ANSWER, names.OUTCOME) or hint.sub(names.ANSWER).broken:
+        return
+    place = hint.place_of(names.ANSWER)
+    if outcome is not HintedOutcome.EXISTS:
+        reader.report(place, "an answer is built where `outcome: exists` says that the operation was executed before; remove it")
+        return
+    try:
+        check_plan(resolve_answer(hint.sub(names.ANSWER)), captured, event=False)
+    except ValueError as problem:
+        reader.report(place, str(problem))
+
+
+def _check_bodily(reader: Reader, hint: Section) -> None:
+    """A hint that the body alone gives."""
+    names = HintFields
+    fields: tuple[Field[Any], ...] = (names.VALUE, names.REMOVE)
+    for field in fields:
+        if hint.given(field) and hint.sound(field) and hint.get(field):
+            reader.report(hint.place_of(field), "is of a header field; name it with `header`, or remove this")
+    if hint.sound(names.OUTCOME) and hint.get(names.OUTCOME) is None:
+        words = ", ".join(outcome.value for outcome in HintedOutcome)
+        reader.report(hint.place_of(names.OUTCOME), f"is required: what it means that the body is so: {words}")
 
 
 def identity(policy: Policy) -> tuple[object, ...]:

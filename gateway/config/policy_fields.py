@@ -5,7 +5,7 @@ from gateway.config.dialect_kind import DialectKind
 from gateway.config.key_fields import HEADER, KEY, PLACE
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.principal import PrincipalKind
-from gateway.config.reconcile_fields import RECONCILE
+from gateway.config.reconcile_fields import ANSWER, CONDITIONS, RECONCILE
 from gateway.config.shapes import Field, ListOf, Section, Struct
 from gateway.config.webhook_fields import WEBHOOK
 from gateway.core.policy import (
@@ -82,7 +82,7 @@ class LimitFields:
 class HintFields:
     """`routes[].idempotency.hints[]`."""
 
-    HEADER = Field("header", HEADER, "The field of the upstream's answer that tells.", required=True)
+    HEADER = Field("header", HEADER, "The field of the upstream's answer that tells.")
     VALUE = Field("value", Text("a header value", policy_texts.field_value), "Its value, letter case aside. Default: any.")
     STATUSES = Field("statuses", _STATUSES, "The statuses at which it counts. Empty: any.", ())
     OUTCOME = Field(
@@ -91,6 +91,10 @@ class HintFields:
         "What it tells. Default: its own value is one of these words.",
     )
     REMOVE = Field("remove", Flag(), "Whether the client does not see the field.", default=False)
+    WHEN: Field[tuple[Section, ...]] = Field(
+        "when", CONDITIONS, "Conditions on the JSON body of the answer, up to 1 MiB, which must all be met.", ()
+    )
+    ANSWER: Field[Section] = Field("answer", ANSWER, "Of `exists`: the operation's answer. Default: what the upstream says, as it comes.")
 
 
 class IdempotencyFields:
@@ -156,7 +160,7 @@ class IdempotencyFields:
     )
     HINTS: Field[tuple[Section, ...]] = Field(
         "hints",
-        ListOf(Struct.of(HintFields), unique=False),
+        ListOf(Struct.of(HintFields, some=("header", "when")), unique=False),
         "What the upstream's own signals say of its execution, the first that applies; before `release_on` and `doubt_on`.",
         (),
     )

@@ -111,4 +111,6 @@ def _hint(hint: Hint) -> str:
     value = f": {hint.value}" if hint.value is not None else ""
     statuses = f" at {' '.join(map(str, sorted(hint.statuses)))}" if hint.statuses else ""
     outcome = hint.outcome.value if hint.outcome is not None else "its value"
-    return f"{hint.header}{value}{statuses} -> {outcome}{', removed' if hint.remove else ''}"
+    body = ", ".join(f"{condition.pointer or 'body'} {condition.test}" for condition in hint.when)
+    signal = " and ".join(part for part in (f"{hint.header}{value}" if hint.header is not None else "", body) if part)
+    return f"{signal}{statuses} -> {outcome}{', removed' if hint.remove else ''}"

@@ -34,6 +34,16 @@ class ConditionFields:
     NOT_EMPTY = Field("not_empty", Yes("empty"), "true: a list, object or text that is not empty is there.")
 
 
+CONDITIONS = ListOf(
+    Struct.of(
+        ConditionFields,
+        Alternatives(TESTS, required=True),
+        {"path": "pointer", "is": "equals", "in": "equals", "value": "equals", "present": "exists", "absent": "missing"},
+    ),
+    unique=False,
+)
+
+
 class AnswerFields:
     """`answer` of a rule."""
 
@@ -43,23 +53,14 @@ class AnswerFields:
     POINTER = Field("pointer", _POINTER, "Its body is what this names in what was found, as JSON; empty: the whole.", AnswerPlan().pointer)
 
 
+ANSWER = Struct.of(AnswerFields, Alternatives(("body", "pointer")))
+
+
 class RuleFields:
     """`rules[]`."""
 
     STATUS = Field("status", ListOf(Whole(100, 599), at_least=1), "The statuses at which it applies. Default: any.", ())
-    WHEN: Field[tuple[Section, ...]] = Field(
-        "when",
-        ListOf(
-            Struct.of(
-                ConditionFields,
-                Alternatives(TESTS, required=True),
-                {"path": "pointer", "is": "equals", "in": "equals", "value": "equals", "present": "exists", "absent": "missing"},
-            ),
-            unique=False,
-        ),
-        "Conditions on the JSON body, which must all be met.",
-        (),
-    )
+    WHEN: Field[tuple[Section, ...]] = Field("when", CONDITIONS, "Conditions on the JSON body, which must all be met.", ())
     VERDICT = Field(
         "verdict",
         Choice({verdict.value: verdict for verdict in Verdict}),
@@ -68,7 +69,7 @@ class RuleFields:
     )
     ANSWER: Field[Section] = Field(
         "answer",
-        Struct.of(AnswerFields, Alternatives(("body", "pointer"))),
+        ANSWER,
         "The operation's answer, of an executed one. Default: what was found, with its status.",
     )
 

@@ -3,7 +3,7 @@
 from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields, LimitFields
 from gateway.config.resolve_principal import resolve_sources
-from gateway.config.resolve_reconcile import resolve_reconcile, resolve_webhook
+from gateway.config.resolve_reconcile import resolve_answer, resolve_condition, resolve_reconcile, resolve_webhook
 from gateway.config.shapes import Section
 from gateway.core.policy import (
     BodyKey,
@@ -107,4 +107,6 @@ def _hint(section: Section) -> Hint:
         statuses=frozenset(statuses),
         outcome=section.get(HintFields.OUTCOME),
         remove=section.get(HintFields.REMOVE),
+        when=tuple(resolve_condition(one) for one in section.get(HintFields.WHEN)),
+        answer=resolve_answer(section.sub(HintFields.ANSWER)),
     )

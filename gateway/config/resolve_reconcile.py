@@ -87,21 +87,21 @@ def _rules(sections: Iterable[Section] | None) -> tuple[Rule, ...]:
 
 def _rule(section: Section) -> Rule:
     names = RuleFields
-    answer, statuses = section.sub(names.ANSWER), section.get(names.STATUS)
+    statuses = section.get(names.STATUS)
     return Rule(
         verdict=section.get(names.VERDICT),
         statuses=frozenset(statuses),
-        when=tuple(_condition(one) for one in section.get(names.WHEN)),
-        answer=AnswerPlan(
-            status=answer.get(AnswerFields.STATUS),
-            headers=answer.get(AnswerFields.HEADERS),
-            body=answer.get(AnswerFields.BODY),
-            pointer=answer.get(AnswerFields.POINTER),
-        ),
+        when=tuple(resolve_condition(one) for one in section.get(names.WHEN)),
+        answer=resolve_answer(section.sub(names.ANSWER)),
     )
 
 
-def _condition(section: Section) -> Condition:
+def resolve_answer(section: Section) -> AnswerPlan:
+    names = AnswerFields
+    return AnswerPlan(section.get(names.STATUS), section.get(names.HEADERS), section.get(names.BODY), section.get(names.POINTER))
+
+
+def resolve_condition(section: Section) -> Condition:
     test = next((name for name in TESTS if name in section.fields), "equals")
     return Condition(section.get(ConditionFields.POINTER), Test(test), section.get(ConditionFields.EQUALS) or ())
 

@@ -146,16 +146,19 @@ class ListOf(Kind[tuple[T, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Struct(Kind[Section]):
-    """A section. `meant` maps keys that people write by mistake to the ones that they mean."""
+    """A section. `meant` maps keys that people write by mistake to the ones that they mean. Of `some`, if any, at least one is given."""
 
     table: tuple[Field[Any], ...]
     alternatives: Alternatives = NONE
     meant: Mapping[str, str] = field(default_factory=dict)
+    some: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, namespace: type, alternatives: Alternatives = NONE, meant: Mapping[str, str] | None = None) -> "Struct":
+    def of(
+        cls, namespace: type, alternatives: Alternatives = NONE, meant: Mapping[str, str] | None = None, some: tuple[str, ...] = ()
+    ) -> "Struct":
         """The section whose fields are the `Field` attributes of a class, in order."""
-        return cls(tuple(value for value in vars(namespace).values() if isinstance(value, Field)), alternatives, meant or {})
+        return cls(tuple(value for value in vars(namespace).values() if isinstance(value, Field)), alternatives, meant or {}, some)
 
     def read(self, reader: Reader, node: Node, place: Place) -> Found[Section] | None:
         entries = read_entries(reader, node, place)
@@ -183,6 +186,10 @@ class Struct(Kind[Section]):
             reader.report(places[1][0], f"`{places[0][1]}` is given too; keep one of them")
             fields = {name: found for name, found in section.fields.items() if name not in chosen}
             return replace(section, fields=fields, broken=section.broken | set(chosen))
+        if self.some and complete and not given & set(self.some):
+            words = " or ".join(f"`{name}`" for name in self.some)
+            reader.report(section.place, f"{words} is required")
+            return replace(section, broken=section.broken | set(self.some))
         if self.alternatives.required and complete and not chosen:
             reader.report(section.place, f"one of {self.alternatives.words()} is required")
             return replace(section, broken=section.broken | set(self.alternatives.names))
@@ -221,7 +228,8 @@ class Struct(Kind[Section]):
             result["required"] = required
         twins = [{"anyOf": [{"required": [one.name]}, {"required": [one.twin_name]}]} for one in self.table if one.required and one.twin]
         choice = self.alternatives.schema() if self.alternatives.names else {}
-        return {**result, **choice, **({"allOf": twins} if twins else {})}
+        some = {"anyOf": [{"required": [name]} for name in self.some]} if self.some else {}
+        return {**result, **choice, **some, **({"allOf": twins} if twins else {})}
 
     def write(self, value: Section) -> object:
         raise NotImplementedError("sections have no default of their own")

@@ -250,8 +250,10 @@ def settle(outcome: Outcome, policy: Policy, earlier: Earlier = Earlier.NOTHING)
 
 def proves_execution(outcome: Outcome, policy: Policy) -> bool:
     """Whether the outcome says that the attempt executed, also where others (a probe, a later attempt) may have been at the upstream before
-    it.
+    it. *It exists already* is of what those did.
     """
+    if isinstance(outcome, Responded) and outcome.hinted is HintedOutcome.EXISTS:
+        return False
     return isinstance(settle(outcome, policy, Earlier.DOUBTED), Complete)
 
 
@@ -263,7 +265,7 @@ def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
     A status in both is in doubt.
     """
     match outcome:
-        case Responded(status, hinted) if hinted is not None:
+        case Responded(_, hinted) if hinted is not None and not (hinted is HintedOutcome.EXISTS and earlier is Earlier.NOTHING):
             return _settle_hinted(hinted)
         case Responded(status):
             if status in policy.doubt_on:
@@ -282,7 +284,7 @@ def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
 def _settle_hinted(hinted: HintedOutcome) -> Settlement:
     """By the upstream's own word, which the route's lists do not overrule."""
     match hinted:
-        case HintedOutcome.COMPLETED:
+        case HintedOutcome.COMPLETED | HintedOutcome.EXISTS:
             return Complete()
         case HintedOutcome.NOT_EXECUTED:
             return Release("hinted")

@@ -180,6 +180,11 @@ def to_client(headers: Headers, *, bodiless: bool = False) -> Headers:
     return tuple([field for field in headers if field[0].lower() not in dropped])
 
 
+def uncoded(headers: Headers) -> Headers:
+    """Request fields that ask for the answer in no content coding (RFC 9110 section 12.5.3), for who has to look into its body."""
+    return (*[field for field in headers if field[0].lower() != b"accept-encoding"], (b"Accept-Encoding", b"identity"))
+
+
 def to_store(headers: Headers) -> Headers:
     """Fields that `to_client` let through, as they are kept for replays: without what speaks of one exchange."""
     return tuple([field for field in headers if not _per_exchange(field[0].lower())])

@@ -1,14 +1,18 @@
 """What an upstream itself says of its execution, and of how long its answer is to be kept: believed where a route trusts it.
 
-The fields are read from a complete response as the upstream sent it. A trusted signal that cannot be read, or whose field lines
+Fields and body are read from a complete response as the upstream sent it. A trusted signal that cannot be read, or whose field lines
 contradict each other, is a doubt: guessing could let an operation run twice.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gateway.core.headers import Fields, wire_name
 from gateway.core.model import Headers
+from gateway.core.pointers import NOTHING, Json
 from gateway.core.policy import Hint, HintedOutcome
+from gateway.core.reconcile.found import document_of, meets
+from gateway.core.reconcile.policy import AnswerPlan
 
 RETENTION = b"idempotency-retention"
 """The field of `retention_of`, in lower case. It is between the upstream and us: on a route that trusts it the client does not get it."""
@@ -16,29 +20,52 @@ RETENTION = b"idempotency-retention"
 MAX_RETENTION = 3650 * 86400.0
 """Seconds: as long as a route may keep an answer by configuration."""
 
-_NOTHING: frozenset[bytes] = frozenset()
+LONGEST_READ = 1024 * 1024
+"""Of a longer body nothing is read, in bytes: it meets no condition."""
 
 
-def hinted(status: int, headers: Headers, hints: Sequence[Hint]) -> tuple[HintedOutcome | None, frozenset[bytes]]:
-    """What the first hint that applies makes of a response (None: no hint applies, the route's lists decide), and the lower-case names
-    of fields that the client does not get.
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What a response says of the execution. `answer` is the plan of the hint that applied."""
 
-    A field that a hint removes goes from every response, whether the hint applies or not: its client must not come to rely on it.
+    outcome: HintedOutcome
+    answer: AnswerPlan
+
+
+def removed(hints: Sequence[Hint]) -> frozenset[bytes]:
+    """The lower-case names of fields that the client does not get: from no response, whether the hint applies or not, since it must not
+    come to rely on them.
+    """
+    return frozenset([wire_name(hint.header) for hint in hints if hint.remove and hint.header is not None])
+
+
+def reads_body(status: int, hints: Sequence[Hint]) -> bool:
+    """Whether what a response with this status says depends on its body."""
+    return any(hint.when and (not hint.statuses or status in hint.statuses) for hint in hints)
+
+
+def signal_of(status: int, headers: Headers, hints: Sequence[Hint], body: bytes | None = None) -> Signal | None:
+    """What the first hint that applies makes of a response. None: no hint applies, the route's lists decide.
+
+    `body` is None where it was not kept, or is longer than `LONGEST_READ`. What is no JSON meets no condition, nor does what has a content
+    coding.
     """
     if not hints:
-        return None, _NOTHING
-    fields = Fields(headers)
-    removed = frozenset([wire_name(hint.header) for hint in hints if hint.remove])
-    for hint in hints:
-        outcome = _apply(hint, status, fields)
-        if outcome is not None:
-            return outcome, removed
-    return None, removed
-
-
-def _apply(hint: Hint, status: int, fields: Fields) -> HintedOutcome | None:
-    if hint.statuses and status not in hint.statuses:
         return None
+    fields = Fields(headers)
+    document = document_of(body) if body is not None and reads_body(status, hints) else NOTHING
+    for hint in hints:
+        outcome = _apply(hint, status, fields, document)
+        if outcome is not None:
+            return Signal(outcome, hint.answer)
+    return None
+
+
+def _apply(hint: Hint, status: int, fields: Fields, document: Json) -> HintedOutcome | None:
+    if (hint.statuses and status not in hint.statuses) or not meets(hint.when, document):
+        return None
+    if hint.header is None:
+        return hint.outcome
     said = {value.strip(b" \t").lower() for value in fields.values(wire_name(hint.header))}
     if not said or (hint.value is not None and hint.value.strip().lower().encode() not in said):
         return None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from gateway.core.reconcile.policy import Manual, Reconcile, Webhook
+from gateway.core.reconcile.policy import AnswerPlan, Condition, Manual, Reconcile, Webhook
 
 
 class KeyMode(enum.StrEnum):
@@ -302,21 +302,29 @@ class HintedOutcome(enum.StrEnum):
     COMPLETED = "completed"
     NOT_EXECUTED = "not-executed"
     UNKNOWN = "unknown"
+    EXISTS = "exists"
+    """What the request asks for is there already. To a repetition after a doubt: the operation was executed, by the attempt before. To a
+    first attempt: an answer like any other.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
     """An upstream's signal that steers the settlement of a complete response, by this route's trust.
 
-    It applies when the response has the header field (with `value`, letter case aside, unless None) and its status is among `statuses`
-    (any, if empty). `outcome` None: the field's own value names the outcome. `remove`: the client does not see the field.
+    It applies when the response has the header field (with `value`, letter case aside, unless None), its status is among `statuses`
+    (any, if empty), and its JSON body meets all of `when`. `header` None: the body alone tells. `outcome` None: the field's own value names
+    the outcome. `remove`: the client does not see the field. `answer` is of EXISTS: how the operation's answer is built from the response;
+    the plan that says nothing is the response as it came.
     """
 
-    header: str
+    header: str | None
     value: str | None = None
     statuses: frozenset[int] = frozenset()
     outcome: HintedOutcome | None = None
     remove: bool = False
+    when: tuple[Condition, ...] = ()
+    answer: AnswerPlan = field(default_factory=AnswerPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +371,11 @@ class Policy:
     on_unknown: OnUnknown = OnUnknown.RECONCILE
     reconcile: Reconcile = field(default_factory=Reconcile)
     webhook: Webhook | None = None
+
+    @property
+    def reads_answers(self) -> bool:
+        """Whether bodies of the upstream's answers are looked into."""
+        return any(hint.when for hint in self.hints)
 
     @property
     def reconcilable(self) -> bool:

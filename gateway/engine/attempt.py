@@ -24,7 +24,6 @@ from gateway.core import decision as core
 from gateway.core.answers import for_client, kept_for
 from gateway.core.decision import RETRY_AFTER_MAX, Complete, Doubt, Label, Release, Settlement, settlement_name
 from gateway.core.headers import to_store
-from gateway.core.hints import hinted
 from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
@@ -33,6 +32,7 @@ from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed,
 from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.late import Late, Write
 from gateway.engine.request import GuardedRequest
+from gateway.engine.signals import heard, wants_body
 from gateway.engine.tools import Tools, until_answered
 from gateway.ports import (
     DoubtReason,
@@ -219,15 +219,35 @@ class Attempt:
         stream = policy.stream and not bodiless and response.content_length != 0
         body = None if stream else await response.read(min(INLINE, policy.limits.response_body))
         if body is not None:
-            return self._response(response, headers, body, len(body), hashlib.sha256(body).digest())
+            return await self._response(response, headers, body, len(body), hashlib.sha256(body).digest())
         return await self._spool_body(response, headers)
 
-    def _response(self, response: UpstreamResponse, headers: Headers, body: bytes | Spool | None, length: int, digest: bytes) -> _Response:
+    async def _response(
+        self, response: UpstreamResponse, headers: Headers, body: bytes | Spool | None, length: int, digest: bytes
+    ) -> _Response:
         """With what the upstream says of it itself."""
         policy = self._request.policy
-        outcome, _ = hinted(response.status, response.headers, policy.hints)
         retention = kept_for(response.headers, policy)
-        return _Response(response.status, response.reason, headers, body, length, digest, outcome, retention)
+        own = _Response(response.status, response.reason, headers, body, length, digest, None, retention)
+        if not policy.hints:
+            return own
+        whole: bytes | None = None
+        if body is not None and wants_body(self._request, response.status, length):
+            whole = body if isinstance(body, bytes) else await self._whole(body, length)
+        said = await heard(self._tools, self._request, self._lease.earlier, response, whole)
+        own = replace(own, hinted=said.outcome)
+        if said.answer is None:
+            return own
+        there, date = said.answer, (b"Date", self._tools.clock.http_date())
+        return replace(
+            own,
+            status=there.status,
+            reason=there.reason,
+            headers=(*there.headers, date),
+            body=there.body,
+            length=there.body_length,
+            digest=there.body_digest,
+        )
 
     async def _spool_body(self, response: UpstreamResponse, headers: Headers) -> _Response:
         """Read at the upstream's pace, whatever the client's. A relayed answer leaves as it comes, all but its last piece, which waits
@@ -252,7 +272,7 @@ class Attempt:
         if not self._relaying:
             spool.end(self._held_back)
         body = spool if length <= cap else None
-        return self._response(response, headers, body, length, digest.digest())
+        return await self._response(response, headers, body, length, digest.digest())
 
     async def _next(self, chunks: AsyncIterator[bytes], response: UpstreamResponse, spool: Spool) -> bytes | None:
         """The next piece; None at the end. While a stream of unknown length is silent, the piece that is held back is let go: an event

@@ -7,7 +7,7 @@ from functools import partial
 from typing import assert_never
 
 from gateway.core.decision import Label
-from gateway.core.headers import hops_left, to_upstream
+from gateway.core.headers import hops_left, to_upstream, uncoded
 from gateway.core.key import Key
 from gateway.core.model import RecordKey
 from gateway.core.notice import notice
@@ -184,6 +184,8 @@ def forwarded(call: Call, route: Route, policy: Policy, key: RecordKey, body: by
     """The request as the upstream shall see it, with the key as the route says. None if its body cannot take it."""
     kept = call.routing.kept[route.id]
     headers = to_upstream(call.fields.lines, call.hop(), kept, hops=hops_left(call.request.method, call.fields))
+    if policy.reads_answers:
+        headers = uncoded(headers)
     derived = derived_key(call.routing.secret, key.scope_id, key.key).decode() if policy.forward_key is ForwardKey.DERIVED else ""
     return carry(Parts(headers, call.target, body if _changes_body(policy) else None), policy, key.key, derived)
 

@@ -1,20 +1,10 @@
 """What a look learned as the answer that a record keeps."""
 
 import asyncio
-import hashlib
 
-from gateway.core.answers import phrase
 from gateway.core.model import StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.packing import packed as packed_here
-from gateway.core.reconcile.found import Built
-
-
-def built(answer: Built) -> StoredResponse:
-    """An answer that rules have built."""
-    body = answer.body or b""
-    plain = StoredResponse(answer.status, phrase(answer.status), answer.headers, body, len(body), hashlib.sha256(body).digest())
-    return plain if answer.body is not None else plain.without_body()
 
 
 async def packed(plain: StoredResponse) -> StoredResponse:

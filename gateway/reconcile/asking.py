@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from gateway.core.answers import for_client, kept_for
+from gateway.core.answers import built, for_client, hear, kept_for
 from gateway.core.decision import Complete, Doubt, Release, Responded, settle
 from gateway.core.headers import first, to_store
-from gateway.core.hints import hinted
+from gateway.core.hints import LONGEST_READ
 from gateway.core.model import Earlier, StoredResponse
+from gateway.core.packing import INLINE
 from gateway.core.policy import ForwardKey, Policy, QueryKey
 from gateway.core.reconcile.found import Found, Names, judge
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, Verdict
 from gateway.core.reconcile.request import Made, Unfillable, make_request
 from gateway.ports import InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
-from gateway.reconcile.answers import built
 from gateway.resolving import Detail, Doubtful, Sealer, Unsealable
 from gateway.sealing import PackedRequest, unpack_request
 
@@ -144,20 +144,25 @@ async def _resend(doubt: Doubtful, policy: Policy, way: Way, sealer: Sealer | No
         whole = await _exchange(way, request, policy.limits.response_body, to_the_end=True)
     except _Failed as failure:
         return Finding("resend", Verdict.NOT_YET_KNOWN, {**line, **failure.detail}, answered=False)
-    return _settled(doubt, policy, way, whole, line)
+    read = whole.body is not None and len(whole.body) > INLINE and policy.reads_answers
+    return await asyncio.to_thread(_settled, doubt, policy, way, whole, line) if read else _settled(doubt, policy, way, whole, line)
 
 
 def _settled(doubt: Doubtful, policy: Policy, way: Way, whole: "_Whole", line: Detail) -> Finding:
     """The answer is the operation's, unless it is one that leaves a repetition in doubt."""
     response = whole.response
-    outcome, _ = hinted(response.status, response.headers, policy.hints)
-    settlement = settle(Responded(response.status, outcome), policy, Earlier.DOUBTED)
+    readable = whole.body is not None and len(whole.body) <= LONGEST_READ
+    found = Found(response.status, response.headers, whole.body or b"")
+    said = hear(found, policy, Earlier.DOUBTED, lambda: names_of(doubt, policy), readable=readable)
+    settlement = settle(Responded(response.status, said.outcome), policy, Earlier.DOUBTED)
     detail: Detail = {**line, **whole.told()}
     match settlement:
         case Doubt(reason) | Release(reason):
             return Finding("resend", Verdict.NOT_YET_KNOWN, {**detail, "why": reason}, answered=True)
         case Complete():
             retention = kept_for(response.headers, policy)
+            if said.answer is not None:
+                return Finding("resend", Verdict.EXECUTED, detail, said.answer, retention or None, answered=True)
             headers = to_store(for_client(doubt.method, response.status, response.headers, policy, way.date))
             assert whole.length is not None and whole.digest is not None, "it was read to its end"  # noqa: PT018 - one fact
             answer = StoredResponse(response.status, response.reason, headers, whole.body, whole.length, whole.digest)

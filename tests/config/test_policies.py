@@ -131,7 +131,7 @@ def test_fingerprint_versions_that_are_not_written(tmp_path: Path, version: int)
     assert mistakes(tmp_path, text) == [f"gateway.yaml:5:22: fingerprint_version: must be from 2 to 3, found {version}"]
 
 
-NO_OUTCOME = "say with `outcome` what it means: completed, not-executed, unknown"
+NO_OUTCOME = "say with `outcome` what it means: completed, not-executed, unknown, exists"
 MISTAKES = [
     pytest.param("mode: obsrve", '11:13: mode: expected one of enforce, observe, found "obsrve"; did you mean `observe`?', id="mode"),
     pytest.param("key: {header: A, query: b}", "11:31: key.query: `header` is given too; keep one of them", id="two-places"),
@@ -186,13 +186,33 @@ MISTAKES = [
     pytest.param("expired: archive", '11:16: expired: expected one of delete, keep, found "archive"', id="expired"),
     pytest.param("keep_for: 90", "11:17: keep_for: 90 has no unit; write 90s for seconds (units: ms, s, m, h, d)", id="keep-for"),
     pytest.param("hints: {header: A}", "11:14: hints: expected a list, found a mapping", id="hints"),
-    pytest.param("hints: [{outcome: completed}]", "11:15: hints[0].header: is required", id="hint-header"),
+    pytest.param("hints: [{outcome: completed}]", "11:15: hints[0]: `header` or `when` is required", id="hint-header"),
     pytest.param(
         "hints: [{header: A, value: 'true'}]", f"11:34: hints[0].value: `true` names no outcome; {NO_OUTCOME}", id="hint-without-outcome"
     ),
     pytest.param(
+        "hints: [{when: [{pointer: /a, exists: true}]}]",
+        f"11:15: hints[0].outcome: is required: what it means that the body is so: {NO_OUTCOME.rpartition(': ')[2]}",
+        id="hint-of-the-body-without-outcome",
+    ),
+    pytest.param(
+        "hints: [{when: [{pointer: /a, exists: true}], outcome: unknown, value: a}]",
+        "11:78: hints[0].value: is of a header field; name it with `header`, or remove this",
+        id="hint-of-the-body-with-a-value",
+    ),
+    pytest.param(
+        "hints: [{header: A, outcome: completed, answer: {status: 201}}]",
+        "11:55: hints[0].answer: an answer is built where `outcome: exists` says that the operation was executed before; remove it",
+        id="hint-answer-of-another-outcome",
+    ),
+    pytest.param(
+        "hints: [{header: A, outcome: exists, answer: {headers: {B: '{captured.order}'}}}]",
+        "11:52: hints[0].answer: `{captured.order}` is not captured; what is captured is nothing: write `capture: {name: /pointer}`",
+        id="hint-answer-not-captured",
+    ),
+    pytest.param(
         "hints: [{header: A, outcome: released}]",
-        '11:36: hints[0].outcome: expected one of completed, not-executed, unknown, found "released"',
+        '11:36: hints[0].outcome: expected one of completed, not-executed, unknown, exists, found "released"',
         id="hint-outcome",
     ),
     pytest.param(

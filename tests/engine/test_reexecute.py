@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.decision import Label
+from gateway.core.hints import LONGEST_READ
 from gateway.core.model import Lease, Status
 from gateway.core.policy import Hint, HintedOutcome, OnUnknown
-from gateway.engine.answers import Refused
+from gateway.core.reconcile.policy import AnswerPlan, Condition
+from gateway.engine.answers import Passed, Refused
 from gateway.engine.attempt import ATTEMPT
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Retention, Transition, UpstreamRequest
 from gateway.resolving import Entry, Fence
@@ -82,6 +84,64 @@ async def test_a_refusal_that_the_upstream_vouches_for_is_the_answer(stage: Stag
     stage.upstream.plays(Part(status=402, headers=((b"Outcome", b"1"),)))
     assert told(await stage.ask(vouched))[:2] == (Label.REEXECUTE, 402)
     assert told(await stage.ask(vouched))[:2] == (Label.REPLAY, 402)
+
+
+EXISTS = Hint(
+    None,
+    statuses=frozenset({422}),
+    outcome=HintedOutcome.EXISTS,
+    when=(Condition("/error/code", values=("already_exists",)),),
+    answer=AnswerPlan(status=201, headers=(("X-Order", "{captured.order}"),), pointer="/error/existing"),
+)
+THERE = Part(status=422, pieces=(b'{"error": {"code": "already_exists", "existing": {"id": "ch_1"}}}',))
+
+
+@scene
+async def test_what_exists_already_is_the_operations_outcome(stage: Stage) -> None:
+    """A refusal that the route names completes a repetition, with the answer that the route builds of it."""
+    named = replace(AGAIN, hints=(EXISTS,))
+    await in_doubt(stage)
+    stage.upstream.plays(THERE)
+    request = stage.request(policy=named)
+    request.captured = {"order": "o-1", "key": "key-1"}
+    reply = await stage.engine.handle(request)
+    assert told(reply) == (Label.REEXECUTE, 201, b'{"id":"ch_1"}')
+    assert told(await stage.ask(named)) == (Label.REPLAY, 201, b'{"id":"ch_1"}')
+    stored = (await stage.record()).response
+    assert stored is not None
+    assert dict(stored.headers)[b"X-Order"] == b"o-1"
+
+
+@scene
+async def test_what_exists_already_and_cannot_be_told_stays_in_doubt(stage: Stage) -> None:
+    """The answer needs a captured value that this record has not."""
+    await in_doubt(stage)
+    stage.upstream.plays(THERE)
+    assert refused(await stage.ask(replace(AGAIN, hints=(EXISTS,)))) == (502, "outcome-unknown")
+    assert (await stage.record()).status is Status.UNKNOWN
+
+
+@scene
+async def test_what_exists_already_is_a_first_attempts_answer(stage: Stage) -> None:
+    """Then the client itself made it, by another key or none."""
+    stage.upstream.plays(THERE)
+    assert told(await stage.ask(replace(AGAIN, hints=(EXISTS,))))[:2] == (Label.EXECUTE, 422)
+    assert (await stage.record()).status is Status.COMPLETED
+
+
+@scene
+async def test_an_error_inside_a_200_is_released(stage: Stage) -> None:
+    """GraphQL: also where the body is too long to be held in one piece, and where it streams; not beyond what is read."""
+    when = (Condition("/errors/0/extensions/code", values=("THROTTLED",)),)
+    policy = replace(POLICY, hints=(Hint(None, outcome=HintedOutcome.NOT_EXECUTED, when=when),))
+    text = b'{"errors": [{"extensions": {"code": "THROTTLED"}}]}'
+    for pieces, status in (((text,), Status.FAILED_RETRYABLE), ((text[:20], text[20:] + b" " * 2**17), Status.FAILED_RETRYABLE)):
+        stage.upstream.plays(Part(status=200, pieces=pieces))
+        assert isinstance((await stage.ask(policy)).answer, Passed)
+        assert (await stage.record()).status is status
+    stage.upstream.plays(Part(status=200, pieces=(text, b" " * LONGEST_READ)))
+    assert isinstance((await stage.ask(policy)).answer, Passed)
+    assert (await stage.record()).status is Status.COMPLETED
 
 
 @scene

@@ -24,6 +24,11 @@ ROUTES = """
         - {header: Stripe-Should-Retry, value: "false", outcome: completed, remove: true}
         - {header: Retry-After, statuses: [503], outcome: not-executed}
         - {header: transient-error, value: "true", outcome: unknown}
+  - id: bodied
+    path: /bodied
+    upstream: payments
+    methods: [POST]
+    idempotency: {hints: [{statuses: [200], when: [{pointer: /error, equals: THROTTLED}], outcome: not-executed}]}
   - id: streamed
     path: /streamed
     upstream: payments
@@ -99,6 +104,19 @@ async def test_a_field_that_names_the_outcome(house: House, path: bytes, status:
 async def test_providers_own_signals(house: House, status: int, fields: tuple[bytes, ...], state: str) -> None:
     """By value and by status, the first that applies; where none does, the route's lists."""
     assert await settled_as(house, b"/retry", status, *fields) == state
+
+
+async def test_an_error_inside_a_200(house: House) -> None:
+    """It is read as it came: the upstream is asked for no content coding, whatever the client takes."""
+    key = fresh()
+    house.upstream.behave = saying(200, body=b'{"error": "THROTTLED"}')
+    for _ in range(2):
+        answer = await house.ask(b"/bodied", key, more=(b"Accept-Encoding: gzip, br",))
+        assert (answer.status, replayed(answer)) == (200, False)
+        assert house.last.value("accept-encoding") == b"identity"
+    house.upstream.behave = saying(200, body=b'{"data": 1}')
+    assert not replayed(await house.ask(b"/bodied", key))
+    assert replayed(await house.ask(b"/bodied", key))
 
 
 async def test_a_route_that_believes_nothing(house: House) -> None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.answers import built
 from gateway.core.packing import INLINE, unpack
 from gateway.core.reconcile.found import Built
-from gateway.reconcile.answers import built, packed
+from gateway.reconcile.answers import packed
 
 
 @given(st.integers(200, 599), st.binary(max_size=64))

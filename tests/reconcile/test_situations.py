@@ -285,6 +285,24 @@ async def test_what_leaves_a_resend_in_doubt(house: House) -> None:
     assert house.bank.executions == {lease.key.key: 1}
 
 
+async def test_a_refusal_of_a_resend_is_no_answer(house: House) -> None:
+    """The charge was made, and its reply lost: what the bank says against a second one is not kept, unless the route knows it."""
+    house.bank.answers, house.bank.refuses = False, None
+    lease = await attempt(house)
+    house.bank.refuses = 422
+    await house.pass_time(30 + MAX_EXECUTION)
+    await house.round(house.reconciler(route(RESEND)))
+    assert (await house.record(lease.key)).status is Status.UNKNOWN
+    assert [(what, detail["why"]) for _, what, detail in await house.history(lease.key)] == [("not_yet_known", "status_422")]
+    when = (Condition("/error", values=("refused",)),)
+    made = AnswerPlan(201, (("Content-Type", "text/plain"),), "made")
+    there = Hint(None, outcome=HintedOutcome.EXISTS, when=when, answer=made)
+    record = await house.look_until(house.reconciler(route(RESEND, hints=(there,))), lease.key)
+    assert record.response is not None
+    assert (record.response.status, record.response.body) == (201, b"made")
+    assert house.bank.executions == {lease.key.key: 1}
+
+
 async def test_a_resend_is_never_later_than_the_upstream_remembers(house: House) -> None:
     """Gateways were stopped for longer than `max_age`: nothing is sent any more, since it could execute again."""
     house.bank.deduplicates = True

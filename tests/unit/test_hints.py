@@ -1,12 +1,15 @@
 """An upstream's own word on its execution, and on how long its answer is kept."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.hints import MAX_RETENTION, hinted, retention_of
+from gateway.core.hints import LONGEST_READ, MAX_RETENTION, reads_body, removed, retention_of, signal_of
 from gateway.core.model import Headers
 from gateway.core.policy import Hint, HintedOutcome
+from gateway.core.reconcile.policy import Condition
 
 DONE, NOT, UNKNOWN = HintedOutcome.COMPLETED, HintedOutcome.NOT_EXECUTED, HintedOutcome.UNKNOWN
 SHOULD_RETRY = Hint("Stripe-Should-Retry", "true", outcome=NOT)
@@ -15,6 +18,45 @@ BUSY = Hint("Retry-After", statuses=frozenset({503}), outcome=NOT)
 TRANSIENT = Hint("Transient-Error", "true", outcome=NOT)
 OWN = Hint("Idempotency-Outcome", remove=True)
 HINTS = (SHOULD_RETRY, SHOULD_NOT, BUSY, TRANSIENT, OWN)
+
+
+def hinted(status: int, headers: Headers, hints: Sequence[Hint], body: bytes | None = None) -> HintedOutcome | None:
+    signal = signal_of(status, headers, hints, body)
+    return None if signal is None else signal.outcome
+
+
+THROTTLED = Hint(None, outcome=NOT, statuses=frozenset({200}), when=(Condition("/errors/0/extensions/code", values=("THROTTLED",)),))
+BOTH = Hint("X-Outcome", outcome=DONE, when=(Condition("/done", values=(True,)),))
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "outcome"),
+    [
+        (200, (), b'{"errors":[{"extensions":{"code":"THROTTLED"}}]}', NOT),
+        (503, (), b'{"errors":[{"extensions":{"code":"THROTTLED"}}]}', None),
+        (200, (), b'{"data":{},"errors":[{"extensions":{"code":"OTHER"}}]}', None),
+        (200, (), b'{"data":{}}', None),
+        (200, (), b'{"errors":[{"extensions":{"code":"THROTTLED"}}]', None),
+        (200, (), b'{"errors":[],"errors":[{"extensions":{"code":"THROTTLED"}}]}', None),
+        (200, (), b"", None),
+        (200, (), None, None),
+        (200, ((b"X-Outcome", b"1"),), b'{"done":true}', DONE),
+        (200, (), b'{"done":true}', None),
+        (200, ((b"X-Outcome", b"1"),), b'{"done":1}', None),
+        (200, ((b"X-Outcome", b"1"),), None, None),
+    ],
+)
+def test_hints_of_the_body(status: int, headers: Headers, body: bytes | None, outcome: HintedOutcome | None) -> None:
+    """An error inside a 200: all conditions must be met, by strict JSON; a body that nobody can read says nothing."""
+    assert hinted(status, headers, (THROTTLED, BOTH), body) == outcome
+
+
+def test_a_body_is_only_read_where_a_hint_asks() -> None:
+    """By status; on other routes it costs nothing."""
+    assert reads_body(200, (THROTTLED,))
+    assert not reads_body(201, (THROTTLED,))
+    assert not reads_body(200, HINTS)
+    assert LONGEST_READ == 2**20
 
 
 @pytest.mark.parametrize(
@@ -48,22 +90,22 @@ HINTS = (SHOULD_RETRY, SHOULD_NOT, BUSY, TRANSIENT, OWN)
 )
 def test_hinted(status: int, headers: Headers, outcome: HintedOutcome | None) -> None:
     """The first hint whose field, value and status are there decides; unclear signals are doubts, absent ones decide nothing."""
-    assert hinted(status, headers, HINTS) == (outcome, frozenset({b"idempotency-outcome"}))
+    assert hinted(status, headers, HINTS) == outcome
 
 
 def test_removed_fields() -> None:
     """A field that a hint removes goes whether the hint applies or not; without hints nothing goes."""
     hints = (Hint("A", "x", frozenset({500}), DONE, remove=True), Hint("B", outcome=NOT), Hint("C-d", outcome=UNKNOWN, remove=True))
-    for headers in ((), ((b"a", b"x"),), ((b"B", b"1"),)):
-        assert hinted(200, headers, hints)[1] == {b"a", b"c-d"}
-    assert hinted(500, ((b"Idempotency-Outcome", b"completed"),), ()) == (None, frozenset())
+    assert removed(hints) == {b"a", b"c-d"}
+    assert removed(()) == frozenset()
+    assert hinted(500, ((b"Idempotency-Outcome", b"completed"),), ()) is None
 
 
 def test_an_unread_field_does_not_stop_a_later_hint() -> None:
     """A hint that does not apply leaves the word to the next one."""
     hints = (Hint("A", "yes", outcome=DONE), Hint("A", outcome=NOT))
-    assert hinted(200, ((b"A", b"no"),), hints)[0] is NOT
-    assert hinted(200, ((b"A", b"yes"),), hints)[0] is DONE
+    assert hinted(200, ((b"A", b"no"),), hints) is NOT
+    assert hinted(200, ((b"A", b"yes"),), hints) is DONE
 
 
 names = st.sampled_from(["Stripe-Should-Retry", "Idempotency-Outcome", "Retry-After", "X"])
@@ -86,8 +128,7 @@ said = st.sampled_from(["true", "false", "completed", "not-executed", "unknown",
 )
 def test_no_release_without_its_signal(status: int, headers: Headers, hints: list[Hint]) -> None:
     """ "Not executed" is only ever read off a hint that applies to the status, from a field that nothing in the response contradicts."""
-    outcome, _ = hinted(status, headers, hints)
-    if outcome is not NOT:
+    if hinted(status, headers, hints) is not NOT:
         return
     lines = [(name.decode(), value.decode()) for name, value in headers]
     assert any(

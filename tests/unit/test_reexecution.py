@@ -69,6 +69,15 @@ def test_refusals_of_a_repetition_are_no_answers(earlier: Earlier, status: int) 
     assert settle(Responded(status, HintedOutcome.COMPLETED), REEXECUTE, earlier) == Complete()
 
 
+def test_what_exists_already() -> None:
+    """Of a repetition it is the outcome, whatever the status; of a first attempt an answer like any other, which proves no execution."""
+    exists = Responded(409, HintedOutcome.EXISTS)
+    assert settle(exists, RECONCILE, Earlier.DOUBTED) == settle(exists, RECONCILE, Earlier.JUDGED) == Complete()
+    for status in (409, 429, 503):
+        assert settle(Responded(status, HintedOutcome.EXISTS), RECONCILE) == settle(Responded(status), RECONCILE)
+    assert not proves_execution(exists, RECONCILE)
+
+
 def test_what_a_release_means_after_a_verdict() -> None:
     """The record goes back to where it was: free. After a doubt it goes back to the doubt."""
     for outcome in (Responded(429), NotSent("dns"), Responded(500, HintedOutcome.NOT_EXECUTED)):
@@ -104,5 +113,6 @@ def test_a_reexecution_never_releases(outcome: Outcome) -> None:
     again, first = settle(outcome, REEXECUTE, Earlier.DOUBTED), settle(outcome, REEXECUTE)
     assert not isinstance(again, Release)
     if isinstance(again, Complete):
-        assert again == first
-        assert proves_execution(outcome, REEXECUTE)
+        exists = isinstance(outcome, Responded) and outcome.hinted is HintedOutcome.EXISTS
+        assert exists or again == first
+        assert proves_execution(outcome, REEXECUTE) is not exists

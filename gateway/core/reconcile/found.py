@@ -83,7 +83,7 @@ def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
 
     JSON is read strictly (`strict.read`), whatever the Content-Type says: a text with duplicate names is none. Raises nothing.
     """
-    document = _document(found.body)
+    document = document_of(found.body)
     for index, rule in enumerate(rules):
         if _applies(rule, found.status, document):
             return _judged(rule, index, found, document, names)
@@ -91,7 +91,8 @@ def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
     return Judged(Verdict.NOT_YET_KNOWN, why=f"no rule applies to {what}{'' if document is not NOTHING else ', whose body is not JSON'}")
 
 
-def _document(body: bytes) -> Json:
+def document_of(body: bytes) -> Json:
+    """What conditions are about; `NOTHING` if the body is no strict JSON."""
     try:
         return read(body)
     except ValueError:
@@ -102,7 +103,7 @@ def _judged(rule: Rule, index: int, found: Found, document: Json, names: Names) 
     if rule.verdict is not Verdict.EXECUTED:
         return Judged(rule.verdict, rule=index, why=f"rule {index + 1}")
     try:
-        answer = _build(rule.answer, found, document, names)
+        answer = build(rule.answer, found, document, names)
     except ValueError as error:
         why = f"rule {index + 1} says executed, but its answer cannot be built: {error}"
         return Judged(Verdict.NOT_YET_KNOWN, rule=index, why=why, bare=_bare(rule.answer, found))
@@ -117,7 +118,12 @@ def _bare(plan: AnswerPlan, found: Found) -> Built | None:
 def _applies(rule: Rule, status: int | None, document: Json) -> bool:
     if rule.statuses and status not in rule.statuses:
         return False
-    return all(_meets(condition, document) for condition in rule.when)
+    return meets(rule.when, document)
+
+
+def meets(when: Sequence[Condition], document: Json) -> bool:
+    """Whether a body, as `document_of` reads it, meets all of the conditions."""
+    return all(_meets(condition, document) for condition in when)
 
 
 def _meets(condition: Condition, document: Json) -> bool:
@@ -163,8 +169,10 @@ def _same_number(text: str, wanted: float) -> bool:
         return False  # an exponent beyond all that is written in a route map
 
 
-def _build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built:
-    """Raises ValueError if it cannot be built, with a text that tells no value."""
+def build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built:
+    """The answer that a plan makes of what was found; `document` is of its body. Raises ValueError if it cannot be built, with a text that
+    tells no value.
+    """
     status = found.status if plan.status is None else plan.status
     if status is None or not 200 <= status <= 599:
         raise ValueError("it has no status that an answer can have")

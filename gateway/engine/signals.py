@@ -1,0 +1,37 @@
+"""What an upstream's answer says of the execution, where the route trusts its word (`hints`)."""
+
+from gateway.core.answers import Heard, hear
+from gateway.core.hints import LONGEST_READ, reads_body
+from gateway.core.model import Earlier
+from gateway.core.packing import INLINE
+from gateway.core.policy import ForwardKey
+from gateway.core.reconcile.found import Found, Names
+from gateway.core.reconcile.policy import OWN_KEY
+from gateway.engine.request import GuardedRequest
+from gateway.engine.tools import Tools
+from gateway.ports import UpstreamResponse
+
+
+def wants_body(request: GuardedRequest, status: int, length: int) -> bool:
+    """Whether the body of an answer tells, and is short enough to be asked."""
+    return length <= LONGEST_READ and reads_body(status, request.policy.hints)
+
+
+async def heard(tools: Tools, request: GuardedRequest, earlier: Earlier, response: UpstreamResponse, body: bytes | None) -> Heard:
+    """`body` is None where nobody may read it. A long one is read off the event loop."""
+    arguments = (request, earlier, Found(response.status, response.headers, body or b""), body is not None)
+    if body is None or len(body) <= INLINE:
+        return _hear(*arguments)
+    told: Heard = await tools.offload(_hear, *arguments)
+    return told
+
+
+def _hear(request: GuardedRequest, earlier: Earlier, found: Found, readable: bool) -> Heard:  # noqa: FBT001 - `offload` passes positions
+    return hear(found, request.policy, earlier, lambda: _names(request), readable=readable)
+
+
+def _names(request: GuardedRequest) -> Names:
+    """What placeholders stand for."""
+    captured = dict(request.captured or {})
+    seen = request.key.key if request.policy.forward_key is ForwardKey.AS_RECEIVED else ""
+    return Names(captured.pop(OWN_KEY, seen), captured, request.request_id)
