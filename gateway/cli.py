@@ -100,7 +100,8 @@ def dev(upstream: str | None, config: Path | None, data: Path | None, port: int,
 @config_option()
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes. Default: `workers` of the configuration.")
 @click.option("--accept-scope-change", is_flag=True, help="Start although a scope's meaning changed while it holds live records.")
-def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:  # noqa: FBT001 - click passes options by name
+@click.option("--accept-clock", is_flag=True, help="Believe the database's clock although this host's disagrees.")
+def serve(config: Path, workers: int | None, accept_scope_change: bool, accept_clock: bool) -> None:  # noqa: FBT001 - click passes by name
     """Run the gateway.
 
     \b
@@ -115,10 +116,10 @@ def serve(config: Path, workers: int | None, accept_scope_change: bool) -> None:
         if count > 1:
             from gateway.supervisor import supervise
 
-            sys.exit(supervise(config, count, accept_scope_change=accept_scope_change))
+            sys.exit(supervise(config, count, accept_scope_change=accept_scope_change, accept_clock=accept_clock))
         from gateway.server import serve as serve_one
 
-        sys.exit(serve_one(config, accept_scope_change=accept_scope_change))
+        sys.exit(serve_one(config, accept_scope_change=accept_scope_change, accept_clock=accept_clock))
 
 
 @main.command()

@@ -5,7 +5,7 @@
 """
 
 import enum
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -250,6 +250,10 @@ class Maintenance(Protocol):
         """Delete what the reaper left and whose own period is over: at most `limit` tombstones, and at most `limit` archived records.
         Returns how many of both; 0 when nothing is left.
         """
+        ...
+
+    async def watch_clock(self) -> None:
+        """Read the authority's clock, so that a step is noticed also while nobody asks for anything."""
         ...
 
     async def counts(self) -> Counts: ...
@@ -543,6 +547,18 @@ class StoreObserver(Protocol):
     def stale_write(self, operation: str) -> None: ...
 
     def redis_breaker(self, *, is_open: bool) -> None: ...
+
+    def clock_stepped(self, seconds: float) -> None:
+        """The authority's clock was set, forward or (negative) back."""
+        ...
+
+    def clock_disagrees(self, seconds: float) -> None:
+        """When first read it was so far ahead of this host's or (negative) behind it that one of the two is wrong."""
+        ...
+
+    def clock_suspended(self, judgements: Mapping[str, bool]) -> None:
+        """Which of `gateway.core.timeline.JUDGEMENTS` do not go by what the clock shows, from now on."""
+        ...
 
 
 class Observer(StoreObserver, Protocol):

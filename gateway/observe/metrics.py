@@ -89,6 +89,10 @@ class Families:
             "upstream",
             "target",
         )
+        self.clock_steps = self._counter("clock_steps", "Steps of the database's clock, as this process saw them.", "direction")
+        self.clock_suspended = self._gauge(
+            "clock_suspended", "1 while this is not judged by what the database's clock shows, since it was set.", "livemax", "judgement"
+        )
         self.background_failures = self._counter("background_failures", "Failures of background work.", "task")
         self.log_lines_dropped = self._counter("access_log_dropped_lines", "Access log lines dropped because their reader stalled.")
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from gateway import __version__
 from gateway.core.model import Status
 from gateway.core.policy import Route
+from gateway.core.timeline import JUDGEMENTS
 from gateway.observe import sets
 from gateway.observe.accesslog import AccessLog, access_line
 from gateway.observe.logs import describe
@@ -40,6 +41,8 @@ class MetricsObserver:
         self._other.guard()
         self._failures = {task: families.background_failures.labels(task) for task in (*sets.TASKS, sets.OTHER)}
         self._refusals = {reason: families.refused_connections.labels(reason) for reason in sets.REFUSALS}
+        self._clock_steps = {direction: families.clock_steps.labels(direction) for direction in sets.CLOCK_DIRECTIONS}
+        self._clock_suspended = {judgement: families.clock_suspended.labels(judgement) for judgement in JUDGEMENTS}
         self._failure_lines = _Quiet(FAILURE_LOG_SECONDS)
         self._records = {status: families.records.labels(status.value) for status in Status}
         self._series(sets.UNMATCHED).extend(None)
@@ -161,6 +164,23 @@ class MetricsObserver:
 
     def redis_breaker(self, *, is_open: bool) -> None:
         self._families.redis_breaker_open.set(is_open)
+
+    def clock_stepped(self, seconds: float) -> None:
+        self._clock_steps["forward" if seconds > 0 else "back"].inc()
+        _log.error("The database's clock was set", extra={"seconds": round(seconds, 3)})
+
+    def clock_disagrees(self, seconds: float) -> None:
+        _log.error(
+            "The database's clock and this host's disagree: the earlier one is believed, expired records may stay",
+            extra={"seconds": round(seconds)},
+        )
+
+    def clock_suspended(self, judgements: Mapping[str, bool]) -> None:
+        for judgement, suspended in judgements.items():
+            self._clock_suspended[judgement].set(suspended)
+        _log.warning(
+            "What is judged by the database's clock as it stands has changed", extra={"suspended": [*filter(judgements.get, judgements)]}
+        )
 
     # ---- background
 

@@ -20,7 +20,22 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 
 STORE_OPERATIONS = {
     "postgres": (
-        *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts", "ready"),
+        *(
+            "reserve",
+            "claim",
+            "lapse",
+            "find",
+            "complete",
+            "release",
+            "doubt",
+            "renew",
+            "sweep",
+            "reap",
+            "purge",
+            "counts",
+            "clock",
+            "ready",
+        ),
         *("due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),
     "redis": ("acquire", "get", "extend", "complete", "fill", "delete", "forget"),
@@ -51,6 +66,8 @@ WEBHOOK_RESULTS = (
     "store_unavailable",
 )
 """What became of a webhook's event."""
+
+CLOCK_DIRECTIONS = ("forward", "back")
 
 _FIRST = (Label.EXECUTE, Label.REPLAY, Label.IN_PROGRESS, Label.KEY_MISUSE, Label.UNKNOWN, Label.STORE_UNAVAILABLE)
 _STATUS = "status_"

@@ -54,6 +54,7 @@ class Background:
 
     async def sweep(self) -> int:
         """One sweep, in batches until nothing lapsed is left. Returns how many leases had lapsed."""
+        await self._maintenance.watch_clock()
         since = self._connected_since()
         if since is None or self._clock.boottime() < since + self._longest_lease():
             return 0

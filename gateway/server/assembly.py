@@ -20,7 +20,7 @@ from gateway.proxy.handler import Proxy
 from gateway.proxy.limits import ClientLimits
 from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.reconcile.background import Background
-from gateway.reconcile.reconciler import Reconciler
+from gateway.reconcile.reconciler import MARGIN, Reconciler
 from gateway.server.claims import guarded, policy_claims, scope_claims
 from gateway.server.finding_out import host_of, make_probes, make_sealer
 from gateway.server.upstreams import make_upstreams
@@ -126,14 +126,15 @@ class Gateway:
         self.observer.close()
 
 
-def assemble(config: Config) -> Gateway:
-    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop.
+def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
+    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop. `accept_clock`: as
+    `DatabaseClock`.
 
     Raises `TlsError`, `PrincipalError` and `MissingSealing`.
     """
     clock, randomness = SystemClock(), SystemRandomness()
     observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
-    authority = make_authority(config, observer)
+    authority = make_authority(config, observer, clock_horizon=lambda: clock_horizon(gateway.config), accept_clock=accept_clock)
     registry = authority.registry
     link, tiered = make_hot(config, authority, clock, randomness, observer)
     store: Store = tiered or authority
@@ -200,14 +201,22 @@ def assemble(config: Config) -> Gateway:
     return gateway
 
 
-def make_authority(config: Config, observer: MetricsObserver | None = None) -> PostgresStore:
-    """The Postgres store of a configuration."""
+def make_authority(
+    config: Config,
+    observer: MetricsObserver | None = None,
+    *,
+    clock_horizon: Callable[[], float] = lambda: 0.0,
+    accept_clock: bool = False,
+) -> PostgresStore:
+    """The Postgres store of a configuration. The others are `PostgresStore`'s."""
     postgres = config.postgres
     return PostgresStore(
         postgres.dsn,
         pool_size=postgres.pool_size,
         timeout=postgres.timeout,
         prepared_statements=postgres.prepared_statements,
+        clock_horizon=clock_horizon,
+        accept_clock=accept_clock,
         observer=observer,
     )
 
@@ -260,6 +269,11 @@ def make_fingerprints(config: Config, registry: Registry, old: Fingerprints | No
 def longest_lease(config: Config) -> float:
     """The longest lease of any route: what a sweeper waits after a reconnection."""
     return max((policy.lease for policy in guarded(config)), default=0.0)
+
+
+def clock_horizon(config: Config) -> float:
+    """Seconds after which every lease and doubt of today has ended: the upstream has finished, and the look that acts has."""
+    return max((policy.lease + policy.max_execution + policy.reconcile.pace.timeout + MARGIN for policy in guarded(config)), default=0.0)
 
 
 def make_hot(

@@ -65,7 +65,7 @@ class Worker:
         return cls(int(env["GATEWAY_WORKER"]), env["GATEWAY_WORKER_SOCKET"], int(parent) if parent else None)
 
 
-def serve(config_path: Path, *, accept_scope_change: bool) -> int:
+def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
     """Run one process until it is told to stop. Returns its exit code; prints mistakes to stderr, never a traceback for them."""
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         print(
@@ -83,7 +83,8 @@ def serve(config_path: Path, *, accept_scope_change: bool) -> int:
         _log.warning("%s", warning)
     raise_limit(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Process(config_path, config, Worker.of(os.environ)).run(accept_scope_change=accept_scope_change))
+        process = _Process(config_path, config, Worker.of(os.environ))
+        return runner.run(process.run(accept_scope_change=accept_scope_change, accept_clock=accept_clock))
 
 
 def _settle_garbage_collector() -> None:
@@ -135,9 +136,9 @@ class _Process:
         self._tls = _Contexts(None, None)
         self._listeners: Listeners | None = None
 
-    async def run(self, *, accept_scope_change: bool) -> int:
+    async def run(self, *, accept_scope_change: bool, accept_clock: bool) -> int:
         try:
-            gateway = assemble(self._config)
+            gateway = assemble(self._config, accept_clock=accept_clock)
             self._tls = _Contexts.of(self._config, private_admin=self._worker is not None)
         except (TlsError, PrincipalError, MissingSealing) as error:
             _log.error("%s", error)

@@ -148,6 +148,9 @@ class MemoryStore:
         """What the archive holds, each record as it was when it was reaped."""
         return [record for _, record in self._archive]
 
+    async def watch_clock(self) -> None:
+        """Nobody sets it."""
+
     async def counts(self) -> Counts:
         states = [row.status for row in self._rows.values() if row.status is not Status.UNKNOWN or not row.observed]
         doubted = [row.unknown_since for row in self._rows.values() if row.unknown_since is not None and not row.observed]

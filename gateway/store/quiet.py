@@ -1,5 +1,7 @@
 """An observer that hears nothing, for stores that nobody watches."""
 
+from collections.abc import Mapping
+
 
 class Quiet:
     """`gateway.ports.StoreObserver` without effect."""
@@ -17,4 +19,13 @@ class Quiet:
         pass
 
     def redis_breaker(self, *, is_open: bool) -> None:
+        pass
+
+    def clock_stepped(self, seconds: float) -> None:
+        pass
+
+    def clock_disagrees(self, seconds: float) -> None:
+        pass
+
+    def clock_suspended(self, judgements: Mapping[str, bool]) -> None:
         pass

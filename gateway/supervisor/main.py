@@ -26,7 +26,7 @@ _LONGEST_SOCKET_FOLDER = 80
 _log = logging.getLogger(__name__)
 
 
-def supervise(config_path: Path, workers: int, *, accept_scope_change: bool) -> int:
+def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, accept_clock: bool) -> int:
     """Run the gateway as `workers` processes until it is told to stop; returns the exit status of the command.
 
     0 after a drain, 1 after a second signal or a drain that outlasted its time, 69 if the admin listener cannot be opened, 69 or 78 if
@@ -36,7 +36,9 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool) -> 
     configure("info")
     directory = _private_folder()
     try:
-        return asyncio.run(_run(config, config_path, workers, directory, accept_scope_change=accept_scope_change))
+        return asyncio.run(
+            _run(config, config_path, workers, directory, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
+        )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -60,15 +62,16 @@ class _AdminSide:
             _log.error("The admin listener keeps its certificate and its policies: %s", error)
 
 
-async def _run(config: Config, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool) -> int:
+async def _run(config: Config, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
     try:
         side = _AdminSide(config, config_path)
     except TlsError as error:
         _log.error("%s", error)
         return EXIT_CONFIG
+    # -P: a folder that happens to be called `gateway` where this was started is not what should run.
+    command = (sys.executable, "-P", "-m", "gateway", "serve", "--config", str(config_path), "--workers", "1")
     fleet = Fleet(
-        # -P: a folder that happens to be called `gateway` where this was started is not what should run.
-        (sys.executable, "-P", "-m", "gateway", "serve", "--config", str(config_path), "--workers", "1"),
+        (*command, "--accept-clock") if accept_clock else command,
         workers,
         directory,
         grace=config.drain.delay + config.drain.timeout + GRACE_SLACK,

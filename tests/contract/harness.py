@@ -20,6 +20,7 @@ from gateway.ports import Maintenance, Retention, Store, Transition
 from gateway.resolving import Audit, Entry, Reconciliation
 from gateway.store.memory import MemoryStore
 from gateway.store.postgres import PostgresStore
+from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import decode_record
 
@@ -135,7 +136,7 @@ async def archived_records(dsn: str, key: RecordKey) -> list[Record]:
     connection = await asyncpg.connect(dsn)
     try:
         query = QUERIES["find"].replace("gateway_records", "gateway_records_archive") + " ORDER BY created_at"
-        return [decode_record(key, row) for row in await connection.fetch(query, key.scope_id, key.key, 2**62)]
+        return [decode_record(key, row) for row in await connection.fetch(query, key.scope_id, key.key, 2**62, BELIEVE_ANY)]
     finally:
         await connection.close()
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import asyncpg
 import pytest
 
+from gateway.store.postgres.clock import BELIEVE_ANY
+
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
 
@@ -16,12 +18,14 @@ MODES = pytest.mark.parametrize("mode", MODE_NAMES)
 
 
 async def plan_of(connection: "Connection", mode: str, sql: str, *arguments: object) -> Any:
-    """The statement's plan of this kind after it ran, with what it read; what it did is undone.
+    """The statement's plan of this kind after it ran, with what it read; what it did is undone. One that judges by the clock believes any.
 
     `EXPLAIN` of a statement with parameters plans for their values, whatever the mode; of an `EXECUTE` it shows the plan that is kept.
     """
     values = []
-    for parameter, value in zip((await connection.prepare(sql)).get_parameters(), arguments, strict=True):
+    parameters = (await connection.prepare(sql)).get_parameters()
+    given = (*arguments, BELIEVE_ANY) if len(parameters) == len(arguments) + 1 else arguments
+    for parameter, value in zip(parameters, given, strict=True):
         name = await connection.fetchval("SELECT format_type($1, NULL)", parameter.oid)
         values.append(await connection.fetchval(f"SELECT quote_nullable($1::{name}::text)", value) + f"::{name}")
     transaction = connection.transaction()

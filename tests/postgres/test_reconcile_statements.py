@@ -9,6 +9,7 @@ import pytest
 
 from gateway.embedded import PostgresServer
 from gateway.resolving import Event, Evidence, Fence
+from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.resolving_rows import (
     audit_arguments,
@@ -113,7 +114,7 @@ async def test_what_is_taken_is_the_longest_due(crowded: "Connection") -> None:
     before = {
         row["record_id"]: row["reconcile_after"] for row in await crowded.fetch("SELECT record_id, reconcile_after FROM gateway_records")
     }
-    rows = await crowded.fetch(QUERIES["take_due"], "b", 50, 20.0, [])
+    rows = await crowded.fetch(QUERIES["take_due"], "b", 50, 20.0, [], BELIEVE_ANY)
     taken = [before[row["record_id"]] for row in sorted(rows, key=lambda row: row["n"])]
     assert taken == [row["reconcile_after"] for row in expected]
     await transaction.rollback()

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Tombstone
 from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention
+from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import columns, intent_row, tombstone_digests
 from tests.contract.harness import RETENTION, age_records, archived_records, found, fresh_key, intent, reserved, response
@@ -54,7 +55,7 @@ async def test_who_asks_waits_for_no_reaper(make_store: MakeStore, connection: "
     """Until the reaper commits the expired record answers, from then on its tombstone; who does not ask waits and gets a new record."""
     key, store = await expired(make_store, database), make_store()
     async with connection.transaction():
-        assert await connection.fetchval(QUERIES["reap"], *ALL) == 1
+        assert await connection.fetchval(QUERIES["reap"], *ALL, BELIEVE_ANY) == 1
         record = await store.reserve(asking(key))
         assert isinstance(record, Record)
         assert record.expired
@@ -73,8 +74,8 @@ async def test_a_reserve_that_began_before_the_reaping_makes_nothing_after_it(
     ahead, wanted = asking(replace(key, key="a")), asking(key)
     in_the_way = connection.transaction()
     await in_the_way.start()
-    await connection.fetch(QUERIES["reserve"], *columns([intent_row(intent(ahead.key))]), 65536)
-    reserving = asyncio.ensure_future(other.fetch(QUERIES["reserve_or_gone"], *asking_arguments(ahead, wanted)))
+    await connection.fetch(QUERIES["reserve"], *columns([intent_row(intent(ahead.key))]), 65536, BELIEVE_ANY)
+    reserving = asyncio.ensure_future(other.fetch(QUERIES["reserve_or_gone"], *asking_arguments(ahead, wanted), BELIEVE_ANY))
     await until_waiting(connection)
     assert await make_store().reap(10) == 1
     await in_the_way.rollback()
@@ -91,7 +92,7 @@ async def test_a_reaper_that_fails_leaves_the_record(make_store: MakeStore, conn
     key = await expired(make_store, database)
     await connection.execute("ALTER TABLE gateway_tombstones ADD CHECK (route_id = 'another') NOT VALID")
     with pytest.raises(asyncpg.CheckViolationError):
-        await connection.fetch(QUERIES["reap"], *ALL)
+        await connection.fetch(QUERIES["reap"], *ALL, BELIEVE_ANY)
     assert (await found(make_store(), key)).expired
     assert await archived_records(database, key) == []
 
@@ -102,13 +103,13 @@ async def test_the_digest_is_the_same_on_both_sides(connection: "Connection") ->
     keys = [RecordKey(scope, key) for scope in texts for key in texts]
     assert len({key.lookup_digest() for key in keys}) == len(keys)
     async with connection.transaction():
-        await connection.execute(QUERIES["reserve"], *columns([intent_row(intent(key)) for key in keys]), 65536)
+        await connection.execute(QUERIES["reserve"], *columns([intent_row(intent(key)) for key in keys]), 65536, BELIEVE_ANY)
         await connection.execute(
             "UPDATE gateway_records SET status = 'completed', locked_until = NULL, reconcile_after = NULL, completed_at = now(),"
             " expires_at = now(), created_at = now() - interval '1 day', gone_for = '1 s', response_status_code = 200,"
             " response_reason = '', response_headers = '', response_body_length = 0, response_body_digest = '', response_schema_version = 1"
         )
-        assert await connection.fetchval(QUERIES["reap"], 1000, 2**30, TOMBSTONE_AFTER) == len(keys)
+        assert await connection.fetchval(QUERIES["reap"], 1000, 2**30, TOMBSTONE_AFTER, BELIEVE_ANY) == len(keys)
         digests = {digest for (digest,) in await connection.fetch("SELECT digest FROM gateway_tombstones")}
     assert digests == {key.lookup_digest() for key in keys}
 
@@ -129,9 +130,9 @@ async def test_instants_are_exact(make_store: MakeStore, connection: "Connection
         ended = await connection.fetchval("SELECT expires_at FROM gateway_records")
         young = f"UPDATE gateway_records SET created_at = now() - interval '{TOMBSTONE_AFTER} s'"
         await connection.execute(f"{young} + {MICROSECOND}")
-        assert await connection.fetchval(QUERIES["reap"], *ALL) == 0
+        assert await connection.fetchval(QUERIES["reap"], *ALL, BELIEVE_ANY) == 0
         await connection.execute(young)
-        assert await connection.fetchval(QUERIES["reap"], *ALL) == 1
+        assert await connection.fetchval(QUERIES["reap"], *ALL, BELIEVE_ANY) == 1
         ends = "SELECT t.expires_at - $1, a.purge_at - $1, archived_reason FROM gateway_tombstones t, gateway_records_archive a"
         row = await connection.fetchrow(ends, ended)
         assert row is not None
@@ -139,14 +140,14 @@ async def test_instants_are_exact(make_store: MakeStore, connection: "Connection
         await connection.execute(f"UPDATE gateway_tombstones SET expires_at = now() + {MICROSECOND}")
         await connection.execute(f"UPDATE gateway_records_archive SET purge_at = now() + {MICROSECOND}")
         reserve = asking_arguments(asking(key))
-        (tombstone,) = await connection.fetch(QUERIES["reserve_or_gone"], *reserve)
+        (tombstone,) = await connection.fetch(QUERIES["reserve_or_gone"], *reserve, BELIEVE_ANY)
         assert tombstone["tombstone_route"] == "create-charge"
-        assert await connection.fetchval(QUERIES["purge"], *ALL[:2]) == 0
+        assert await connection.fetchval(QUERIES["purge"], *ALL[:2], BELIEVE_ANY) == 0
         await connection.execute("UPDATE gateway_tombstones SET expires_at = now()")
         await connection.execute("UPDATE gateway_records_archive SET purge_at = now()")
-        (lease,) = await connection.fetch(QUERIES["reserve_or_gone"], *reserve)
+        (lease,) = await connection.fetch(QUERIES["reserve_or_gone"], *reserve, BELIEVE_ANY)
         assert (lease["tombstone_route"], lease["version"]) == (None, None)
-        assert await connection.fetchval(QUERIES["purge"], *ALL[:2]) == 2
+        assert await connection.fetchval(QUERIES["purge"], *ALL[:2], BELIEVE_ANY) == 2
 
 
 async def test_the_archive_has_every_column_of_the_record(make_store: MakeStore, connection: "Connection", database: str) -> None:
@@ -184,9 +185,9 @@ async def test_large_answers_go_in_several_statements(make_store: MakeStore, con
         await store.complete(lease, response(bytes(size)), Retention(1.0, keep_for=1.0))
         await age_records(database, 1.0)
     await age_records(database, 2.0)
-    counts = [await connection.fetchval(QUERIES["reap"], 100, 1500, TOMBSTONE_AFTER) for _ in range(4)]
+    counts = [await connection.fetchval(QUERIES["reap"], 100, 1500, TOMBSTONE_AFTER, BELIEVE_ANY) for _ in range(4)]
     assert counts == [2, 1, 2, 0]
-    counts = [await connection.fetchval(QUERIES["purge"], 100, 1500) for _ in range(4)]
+    counts = [await connection.fetchval(QUERIES["purge"], 100, 1500, BELIEVE_ANY) for _ in range(4)]
     assert counts == [2, 1, 2, 0]
 
 
@@ -208,7 +209,7 @@ async def test_a_guarded_doubt_cannot_expire(connection: "Connection") -> None:
     """Only an observed record in doubt may have an expiry; whatever hand writes it, a guarded one is never reaped."""
     for observed in (False, True):
         wanted = intent(observed=observed)
-        await connection.fetch(QUERIES["reserve"], *columns([intent_row(wanted)]), 65536)
+        await connection.fetch(QUERIES["reserve"], *columns([intent_row(wanted)]), 65536, BELIEVE_ANY)
         doubt = columns([(wanted.key.scope_id, wanted.key.key, wanted.owner, "x")])
         await connection.fetch(QUERIES["doubt"], *doubt, OBSERVED_DOUBT_KEPT)
         expire = ("UPDATE gateway_records SET expires_at = now() WHERE idempotency_key = $1", wanted.key.key)
@@ -217,7 +218,7 @@ async def test_a_guarded_doubt_cannot_expire(connection: "Connection") -> None:
         else:
             with pytest.raises(asyncpg.CheckViolationError):
                 await connection.execute(*expire)
-    assert await connection.fetchval(QUERIES["reap"], *ALL) == 1
+    assert await connection.fetchval(QUERIES["reap"], *ALL, BELIEVE_ANY) == 1
 
 
 async def test_a_takeover_has_one_winner_among_processes(make_store: MakeStore, database: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.core.model import Intent, Lease, Record
 from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention
+from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import claim_arguments, columns, decode_record, intent_row, tombstone_digests
 from gateway.store.postgres.statements import completion
@@ -33,11 +34,11 @@ async def frozen(connection: "Connection") -> AsyncIterator["Connection"]:
 
 
 async def reserve(connection: "Connection", wanted: Intent) -> list[asyncpg.Record]:
-    return await connection.fetch(QUERIES["reserve"], *columns([intent_row(wanted)]), 65536)
+    return await connection.fetch(QUERIES["reserve"], *columns([intent_row(wanted)]), 65536, BELIEVE_ANY)
 
 
 async def find(connection: "Connection", wanted: Intent) -> Record:
-    row = await connection.fetchrow(QUERIES["find"], wanted.key.scope_id, wanted.key.key, 65536)
+    row = await connection.fetchrow(QUERIES["find"], wanted.key.scope_id, wanted.key.key, 65536, BELIEVE_ANY)
     assert row is not None
     return decode_record(wanted.key, row)
 
@@ -63,18 +64,18 @@ async def test_a_lease_lapses_at_its_very_end(frozen: "Connection") -> None:
     record = await find(frozen, wanted)
     arguments = (wanted.key.scope_id, wanted.key.key, record.record_id, record.version, OBSERVED_DOUBT_KEPT)
     assert record.lease_live
-    assert await frozen.fetch(QUERIES["lapse"], *arguments) == []
-    assert await frozen.fetch(QUERIES["sweep"], 10, OBSERVED_DOUBT_KEPT) == []
+    assert await frozen.fetch(QUERIES["lapse"], *arguments, BELIEVE_ANY) == []
+    assert await frozen.fetch(QUERIES["sweep"], 10, OBSERVED_DOUBT_KEPT, BELIEVE_ANY) == []
     await frozen.execute("UPDATE gateway_records SET locked_until = now()")
     assert not (await find(frozen, wanted)).lease_live
-    assert len(await frozen.fetch(QUERIES["lapse"], *arguments)) == 1
+    assert len(await frozen.fetch(QUERIES["lapse"], *arguments, BELIEVE_ANY)) == 1
 
 
 async def test_a_sweep_takes_a_lease_at_its_very_end(frozen: "Connection") -> None:
     """The sweeper judges the instant as lapse does."""
     await reserve(frozen, intent())
     await frozen.execute("UPDATE gateway_records SET locked_until = now()")
-    assert len(await frozen.fetch(QUERIES["sweep"], 10, OBSERVED_DOUBT_KEPT)) == 1
+    assert len(await frozen.fetch(QUERIES["sweep"], 10, OBSERVED_DOUBT_KEPT, BELIEVE_ANY)) == 1
 
 
 async def test_a_record_expires_at_its_very_instant(frozen: "Connection") -> None:
@@ -87,13 +88,13 @@ async def test_a_record_expires_at_its_very_instant(frozen: "Connection") -> Non
     assert not record.expired
     assert record.expires_in is not None
     assert record.expires_in > 0
-    assert await frozen.fetchval(QUERIES["reap"], *REAP) == 0
-    assert await frozen.fetch(QUERIES["new_life"], *claim_arguments(record, intent(wanted.key))) == []
+    assert await frozen.fetchval(QUERIES["reap"], *REAP, BELIEVE_ANY) == 0
+    assert await frozen.fetch(QUERIES["new_life"], *claim_arguments(record, intent(wanted.key)), BELIEVE_ANY) == []
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
     assert (await find(frozen, wanted)).expired
     (row,) = await reserve(frozen, intent(wanted.key))
     assert decode_record(wanted.key, row).expired
-    assert len(await frozen.fetch(QUERIES["new_life"], *claim_arguments(record, intent(wanted.key)))) == 1
+    assert len(await frozen.fetch(QUERIES["new_life"], *claim_arguments(record, intent(wanted.key)), BELIEVE_ANY)) == 1
 
 
 async def test_a_reap_takes_a_record_at_its_very_instant(frozen: "Connection") -> None:
@@ -101,7 +102,7 @@ async def test_a_reap_takes_a_record_at_its_very_instant(frozen: "Connection") -
     wanted = intent()
     await reserve(frozen, wanted)
     await complete(frozen, wanted, Retention(0.0))
-    assert await frozen.fetchval(QUERIES["reap"], *REAP) == 1
+    assert await frozen.fetchval(QUERIES["reap"], *REAP, BELIEVE_ANY) == 1
 
 
 async def test_a_released_record_is_claimed_up_to_its_expiry(frozen: "Connection") -> None:
@@ -112,10 +113,10 @@ async def test_a_released_record_is_claimed_up_to_its_expiry(frozen: "Connection
     record = await find(frozen, wanted)
     arguments = claim_arguments(record, intent(wanted.key))
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
-    assert await frozen.fetch(QUERIES["retry"], *arguments, False) == []
+    assert await frozen.fetch(QUERIES["retry"], *arguments, False, BELIEVE_ANY) == []
     await frozen.execute(f"UPDATE gateway_records SET expires_at = now() + {MICROSECOND}")
-    assert await frozen.fetch(QUERIES["new_life"], *arguments) == []
-    (row,) = await frozen.fetch(QUERIES["retry"], *arguments, False)
+    assert await frozen.fetch(QUERIES["new_life"], *arguments, BELIEVE_ANY) == []
+    (row,) = await frozen.fetch(QUERIES["retry"], *arguments, False, BELIEVE_ANY)
     assert (row["record_id"], row["attempt"]) == (record.record_id, 2)
 
 

@@ -158,6 +158,9 @@ class UnreliableStore:
     async def purge(self, limit: int) -> int:
         return await self._ask("purge", limit, lambda: at_once(self._authority.purge(limit)))
 
+    async def watch_clock(self) -> None:
+        await self._ask("clock", None, lambda: at_once(self._authority.watch_clock()))
+
     async def counts(self) -> Counts:
         raise StoreUnavailable("authority", "not_ready", may_have_landed=False)
 

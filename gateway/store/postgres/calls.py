@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
+from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import STORE, Lane, Refused, unavailable
 from gateway.store.postgres.lanes import Lanes
-from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.queries import JUDGING, QUERIES
 from gateway.store.postgres.rows import Row, Unreadable
 
 T = TypeVar("T")
@@ -16,17 +17,21 @@ T = TypeVar("T")
 class Calls:
     """Runs work on a lane, at most `timeout` seconds. Any error becomes `StoreUnavailable`; timed and counted by operation."""
 
-    def __init__(self, lanes: Lanes, timeout: float, observer: StoreObserver) -> None:
+    def __init__(self, lanes: Lanes, timeout: float, observer: StoreObserver, clock: DatabaseClock) -> None:
         self._lanes = lanes
         self._timeout = timeout
         self.observer = observer
+        self.clock = clock
 
     def deadline(self) -> float:
         """Of a call that begins now, in event loop time."""
         return asyncio.get_running_loop().time() + self._timeout
 
     async def fetch(self, operation: str, query: str, *arguments: object) -> list[Row]:
-        """The rows of one statement of `QUERIES`."""
+        """The rows of one statement of `QUERIES`. What judges by the clock is given its limits as it is sent."""
+        limits = self.clock.limits
+        if query in JUDGING:
+            return await self.run(operation, lambda lane: lane.fetch(QUERIES[query], *arguments, limits()))
         return await self.run(operation, lambda lane: lane.fetch(QUERIES[query], *arguments))
 
     async def run(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:

@@ -13,10 +13,11 @@ from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.ports import Retention, StoreObserver, Transition
 from gateway.resolving import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown
 from gateway.store.postgres.calls import Calls
+from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.cursors import FIRST_INSTANT, Position, read_cursor, to_instant, write_cursor
 from gateway.store.postgres.lane import STORE, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
-from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.queries import JUDGING, QUERIES
 from gateway.store.postgres.rows import Row, decode_captured, decode_headers, decode_response
 
 T = TypeVar("T")
@@ -44,9 +45,10 @@ _TRANSITIONS = {transition.value: transition for transition in Transition}
 class PostgresOperations:
     """Shares the store's `lanes`. Raises `StoreUnavailable` and, for a cursor that is none, ValueError."""
 
-    def __init__(self, lanes: Lanes, observer: StoreObserver) -> None:
+    def __init__(self, lanes: Lanes, observer: StoreObserver, clock: DatabaseClock) -> None:
         self._lanes = lanes
-        self._calls = Calls(lanes, TIMEOUT, observer)
+        self._clock = clock
+        self._calls = Calls(lanes, TIMEOUT, observer, clock)
         self._one = asyncio.Lock()
 
     async def select(self, selection: Selection, cursor: str | None, limit: int) -> Page:
@@ -61,7 +63,7 @@ class PostgresOperations:
         said = (None, None, None, None) if audit is None else (audit.actor, audit.action, audit.reason, _json(audit.detail))
 
         async def work(lane: Lane) -> Shown | None:
-            rows = await lane.fetch(QUERIES["show"], key.scope_id, key.key, body, *said)
+            rows = await lane.fetch(QUERIES["show"], key.scope_id, key.key, body, *said, self._clock.limits())
             return _shown(rows[0], body=body) if rows else None
 
         return await self._call(work)
@@ -90,7 +92,8 @@ class PostgresOperations:
 
     async def _change(self, query: str, fence: Fence, audit: Audit, *more: Any) -> Transition:
         arguments = (fence.key.scope_id, fence.key.key, fence.record_id, fence.version, audit.actor, audit.action, audit.reason)
-        rows = await self._call(lambda lane: lane.fetch(QUERIES[query], *arguments, _json(audit.detail), *more))
+        limits = [self._clock.limits()] if query in JUDGING else []
+        rows = await self._call(lambda lane: lane.fetch(QUERIES[query], *arguments, _json(audit.detail), *more, *limits))
         return _TRANSITIONS[rows[0]["transition"]]
 
     async def _call(self, work: Callable[[Lane], Awaitable[T]]) -> T:

@@ -138,7 +138,7 @@ WITH audited AS (
     WHERE scope_id = $1 AND idempotency_key = $2 AND $4::text IS NOT NULL
 )
 SELECT
-    now() AS at,
+    lapse_now() AS at,
     r.scope_id,
     r.idempotency_key,
     r.record_id,
@@ -243,8 +243,8 @@ WITH held AS MATERIALIZED (
         AND h.record_id = $3 AND h.version = $4
         AND NOT h.observed AND (h.evidence ->> 'of' = encode(h.owner, 'hex')) IS NOT TRUE
         AND (
-            (h.status = 'unknown' AND coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= now())
-            OR (h.status = 'in_progress' AND h.locked_until <= now() AND h.reconcile_after <= now())
+            (h.status = 'unknown' AND coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= lapse_now())
+            OR (h.status = 'in_progress' AND h.locked_until <= lapse_now() AND h.reconcile_after <= lapse_now())
         )
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), remembered AS (

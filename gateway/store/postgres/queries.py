@@ -1,13 +1,18 @@
 """The statements of this package's .sql files, by name."""
 
+import re
 from importlib.resources import files
 
 _ONLY, _ALL = "-- only ", "-- all"
+_PARAMETER = re.compile(r"\$(\d+)")
+_JUDGES = {"lapse_now()": 1, "expiry_now()": 2}
+"""What stands in the files for the earlier of now() and a limit, and which of `gateway.core.timeline.Limits` that is."""
 
 
-def _load() -> dict[str, str]:
+def _load() -> tuple[dict[str, str], frozenset[str]]:
     """Split each file at its `-- name:` lines."""
     queries: dict[str, str] = {}
+    judging: set[str] = set()
     for entry in files(__package__).iterdir():
         if not entry.name.endswith(".sql"):
             continue
@@ -16,8 +21,12 @@ def _load() -> dict[str, str]:
             names, _, text = section.partition("\n")
             for name in names.strip().split(", "):
                 assert name not in queries, f"{entry.name}: {name} has this name already"
-                queries[name] = f"/* idempotency-gateway: {name} */\n" + "\n".join(_lines(name, text))
-    return queries
+                sql = "\n".join(_lines(name, text))
+                if any(word in sql for word in _JUDGES):
+                    sql = _limited(sql)
+                    judging.add(name)
+                queries[name] = f"/* idempotency-gateway: {name} */\n{sql}"
+    return queries, frozenset(judging)
 
 
 def _lines(name: str, text: str) -> list[str]:
@@ -34,4 +43,13 @@ def _lines(name: str, text: str) -> list[str]:
     return lines
 
 
-QUERIES = _load()
+def _limited(sql: str) -> str:
+    """The statement with one parameter more, behind its own: the limits of what it judges."""
+    last = max((int(number) for number in _PARAMETER.findall(sql)), default=0) + 1
+    for word, which in _JUDGES.items():
+        sql = sql.replace(word, f"least(now(), to_timestamp((${last}::float8[])[{which}]))")
+    return sql
+
+
+QUERIES, JUDGING = _load()
+"""JUDGING: those that judge by the clock. Their last argument is `DatabaseClock.limits()` of the moment at which they are sent."""

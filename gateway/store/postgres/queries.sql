@@ -4,6 +4,10 @@
 -- sent the statement: `locked_until` = now() + lease lies at or after the instant up to which the holder trusts its lease. And
 -- a lapse or an expiry judged by now() is never judged too early, however long the statement waited for a lock.
 --
+-- Unless the clock was set. `lapse_now()` and `expiry_now()` are now(), or the limits that the sender gives where those are earlier (`queries.py`
+-- makes them a last parameter): what is judged by the clock is never judged beyond what the sender believes of it. Where an index is to find
+-- the rows, now() is asked beside them, since of a parameter the planner would assume a third of the table.
+--
 -- A section with two names is two statements: lines from `-- only NAME` to `-- all` are part of that one alone.
 --
 -- Updates lock their rows first, found by the primary key alone: a partial index on the state, tempting when the planner believes it
@@ -57,7 +61,7 @@ WITH intent AS MATERIALIZED (
 -- only reserve_or_gone
     WHERE tombstone IS NULL OR (
         (SELECT true FROM gateway_records AS r WHERE r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key) IS NULL
-        AND (SELECT true FROM gateway_tombstones AS t WHERE t.digest = i.tombstone AND t.expires_at > now()) IS NULL
+        AND (SELECT true FROM gateway_tombstones AS t WHERE t.digest = i.tombstone AND t.expires_at > expiry_now()) IS NULL
     )
 -- all
     ORDER BY scope_id COLLATE "C", idempotency_key COLLATE "C"
@@ -113,13 +117,13 @@ SELECT
     r.observed,
     r.attempt,
     r.request_id,
-    extract(epoch FROM r.locked_until - now())::float8,
-    extract(epoch FROM r.expires_at - now())::float8,
+    extract(epoch FROM r.locked_until - lapse_now())::float8,
+    extract(epoch FROM r.expires_at - expiry_now())::float8,
     (extract(epoch FROM r.expires_at) * 1000000)::bigint,
     r.dead_lettered_at IS NOT NULL,
-    extract(epoch FROM r.reconcile_after - now())::float8,
+    extract(epoch FROM r.reconcile_after - lapse_now())::float8,
     r.last_error_code,
-    r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= now(),
+    r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= lapse_now(),
     extract(epoch FROM now() - r.created_at)::float8,
     r.judged,
     r.response_status_code,
@@ -155,7 +159,7 @@ SELECT
     NULL,
     NULL,
     NULL,
-    extract(epoch FROM t.expires_at - now())::float8,
+    extract(epoch FROM t.expires_at - expiry_now())::float8,
     (extract(epoch FROM t.expires_at) * 1000000)::bigint,
     NULL,
     NULL,
@@ -175,7 +179,7 @@ SELECT
     t.route_id
 FROM intent i
 CROSS JOIN LATERAL (
-    SELECT route_id, expires_at FROM gateway_tombstones WHERE digest = i.tombstone AND expires_at > now() LIMIT 1
+    SELECT route_id, expires_at FROM gateway_tombstones WHERE digest = i.tombstone AND expires_at > expiry_now() LIMIT 1
 ) AS t
 WHERE i.tombstone IS NOT NULL
 -- all
@@ -196,13 +200,13 @@ SELECT
     observed,
     attempt,
     request_id,
-    extract(epoch FROM locked_until - now())::float8 AS lease_left,
-    extract(epoch FROM expires_at - now())::float8 AS expires_in,
+    extract(epoch FROM locked_until - lapse_now())::float8 AS lease_left,
+    extract(epoch FROM expires_at - expiry_now())::float8 AS expires_in,
     (extract(epoch FROM expires_at) * 1000000)::bigint AS expires_at_us,
     dead_lettered_at IS NOT NULL AS dead_lettered,
-    extract(epoch FROM reconcile_after - now())::float8 AS reconcile_in,
+    extract(epoch FROM reconcile_after - lapse_now())::float8 AS reconcile_in,
     last_error_code,
-    status = 'unknown' AND coalesce(doubtful_until, unknown_since + max_execution) <= now() AS doubt_over,
+    status = 'unknown' AND coalesce(doubtful_until, unknown_since + max_execution) <= lapse_now() AS doubt_over,
     extract(epoch FROM now() - created_at)::float8 AS born_ago,
     judged,
     response_status_code,
@@ -261,10 +265,10 @@ FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
     AND (
-        (h.status = 'failed_retryable' AND h.expires_at > now())
+        (h.status = 'failed_retryable' AND h.expires_at > expiry_now())
         OR (
             $20 AND h.status = 'unknown' AND h.dead_lettered_at IS NULL AND NOT h.observed AND h.evidence IS NULL
-            AND coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= now()
+            AND coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= lapse_now()
         )
     )
     AND (h.request_fingerprint = $6 OR h.fingerprint_version <> $7::smallint OR h.fingerprint_policy <> $8)
@@ -326,7 +330,7 @@ FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
     AND (
-        (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= now())
+        (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= expiry_now())
         OR (h.observed AND NOT $16 AND h.status <> 'completed')
     )
 RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
@@ -355,7 +359,7 @@ SET version = r.version + 1,
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4
-    AND h.status = 'in_progress' AND h.locked_until <= now()
+    AND h.status = 'in_progress' AND h.locked_until <= lapse_now()
 RETURNING r.version
 
 
@@ -571,7 +575,7 @@ WITH lapsed AS MATERIALIZED (
     FROM (
         SELECT scope_id, idempotency_key
         FROM gateway_records
-        WHERE status = 'in_progress' AND locked_until <= now()
+        WHERE status = 'in_progress' AND locked_until <= now() AND locked_until <= lapse_now()
         ORDER BY locked_until
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
@@ -599,6 +603,10 @@ WHERE r.scope_id = lapsed.scope_id AND r.idempotency_key = lapsed.idempotency_ke
 RETURNING r.scope_id, r.idempotency_key, r.route_id, r.request_id, r.attempt
 
 
+-- name: clock
+SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+
+
 -- name: reap
 -- Only `completed` and `failed_retryable` records have an `expires_at`, and observed ones in doubt (a CHECK constraint); said again here,
 -- since a guarded record in doubt that is lost runs twice.
@@ -615,9 +623,9 @@ WITH expired AS MATERIALIZED (
             expires_at,
             coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
         FROM gateway_records
-        WHERE expires_at <= now()
+        WHERE expires_at <= now() AND expires_at <= expiry_now()
             AND (status IN ('completed', 'failed_retryable') OR (status = 'unknown' AND observed))
-            AND (gone_for IS NULL OR status <> 'completed' OR created_at <= now() - make_interval(secs => $3::float8))
+            AND (gone_for IS NULL OR status <> 'completed' OR created_at <= expiry_now() - make_interval(secs => $3::float8))
         ORDER BY expires_at
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
@@ -674,7 +682,12 @@ SELECT count(*) AS reaped FROM reaped
 WITH forgotten AS MATERIALIZED (
     SELECT *
     FROM (
-        SELECT digest FROM gateway_tombstones WHERE expires_at <= now() ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+        SELECT digest
+        FROM gateway_tombstones
+        WHERE expires_at <= now() AND expires_at <= expiry_now()
+        ORDER BY expires_at
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
     ) AS first
     LIMIT $1
 ), tombstones AS (
@@ -688,7 +701,7 @@ WITH forgotten AS MATERIALIZED (
             purge_at,
             coalesce(octet_length(response_headers), 0)::bigint + coalesce(octet_length(response_body), 0) AS size
         FROM gateway_records_archive
-        WHERE purge_at <= now()
+        WHERE purge_at <= now() AND purge_at <= expiry_now()
         ORDER BY purge_at
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
@@ -704,7 +717,12 @@ WITH forgotten AS MATERIALIZED (
 ), heard AS MATERIALIZED (
     SELECT *
     FROM (
-        SELECT webhook, digest FROM gateway_webhook_events WHERE expires_at <= now() ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+        SELECT webhook, digest
+        FROM gateway_webhook_events
+        WHERE expires_at <= now() AND expires_at <= expiry_now()
+        ORDER BY expires_at
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
     ) AS first
     LIMIT $1
 ), events AS (
@@ -714,7 +732,7 @@ WITH forgotten AS MATERIALIZED (
     FROM (
         SELECT id, scope_id, idempotency_key, record_id
         FROM gateway_history
-        WHERE purge_after <= now()
+        WHERE purge_after <= now() AND purge_after <= expiry_now()
         ORDER BY purge_after
         LIMIT 1000
         FOR UPDATE SKIP LOCKED

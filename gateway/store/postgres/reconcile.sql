@@ -20,6 +20,7 @@ WHERE (
     SELECT true
     FROM gateway_records r
     WHERE r.route_id = asked.route_id AND r.status = 'unknown' AND r.dead_lettered_at IS NULL AND NOT r.observed AND r.reconcile_after <= now()
+        AND r.reconcile_after <= lapse_now()
     ORDER BY r.reconcile_after
     LIMIT 1
 )
@@ -35,10 +36,11 @@ WITH due AS MATERIALIZED (
             idempotency_key,
             owner,
             reconcile_after,
-            coalesce(doubtful_until, unknown_since + max_execution) <= now() AS over,
+            coalesce(doubtful_until, unknown_since + max_execution) <= lapse_now() AS over,
             coalesce(evidence ->> 'of' = encode(owner, 'hex'), false) AS proved
         FROM gateway_records
         WHERE route_id = $1 AND status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed AND reconcile_after <= now()
+            AND reconcile_after <= lapse_now()
         ORDER BY reconcile_after
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
@@ -77,9 +79,9 @@ RETURNING
     r.last_error_code,
     r.reconcile_attempts,
     r.reconcile_agreed,
-    extract(epoch FROM now() - r.agreed_at)::float8 AS agreed_ago,
+    extract(epoch FROM lapse_now() - r.agreed_at)::float8 AS agreed_ago,
     d.over,
-    extract(epoch FROM now() - greatest(r.unknown_since, r.requeued_at))::float8 AS age,
+    extract(epoch FROM lapse_now() - greatest(r.unknown_since, r.requeued_at))::float8 AS age,
     extract(epoch FROM now() - r.created_at)::float8 AS born_ago,
     r.captured,
     r.request_sealed,
@@ -94,17 +96,17 @@ SELECT
     record_id,
     version,
     status,
-    coalesce(locked_until > now(), false) AS lease_live,
-    coalesce(expires_at <= now(), false) AS expired,
+    coalesce(locked_until > lapse_now(), false) AS lease_live,
+    coalesce(expires_at <= expiry_now(), false) AS expired,
     dead_lettered_at IS NOT NULL AS dead_lettered,
     route_id,
     request_id,
     attempt,
     reconcile_agreed,
-    extract(epoch FROM now() - agreed_at)::float8 AS agreed_ago,
+    extract(epoch FROM lapse_now() - agreed_at)::float8 AS agreed_ago,
     CASE status
-        WHEN 'unknown' THEN coalesce(doubtful_until, unknown_since + max_execution) <= now()
-        WHEN 'in_progress' THEN reconcile_after <= now()
+        WHEN 'unknown' THEN coalesce(doubtful_until, unknown_since + max_execution) <= lapse_now()
+        WHEN 'in_progress' THEN reconcile_after <= lapse_now()
         ELSE false
     END AS over,
     captured
@@ -145,10 +147,10 @@ WITH held AS MATERIALIZED (
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND (
             h.status = 'unknown'
-            OR (h.status = 'in_progress' AND h.locked_until <= now())
-            OR (h.status = 'failed_retryable' AND h.expires_at > now())
+            OR (h.status = 'in_progress' AND h.locked_until <= lapse_now())
+            OR (h.status = 'failed_retryable' AND h.expires_at > expiry_now())
         )
-        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $21 AND e.digest = $22 AND e.expires_at > now())
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $21 AND e.digest = $22 AND e.expires_at > expiry_now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -195,9 +197,9 @@ WITH held AS MATERIALIZED (
         AND (h.evidence ->> 'of' = encode(h.owner, 'hex')) IS NOT TRUE
         AND CASE
             WHEN $9::boolean THEN h.looked_at IS NOT NULL AND h.looked_over
-            ELSE coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= now()
+            ELSE coalesce(h.doubtful_until, h.unknown_since + h.max_execution) <= lapse_now()
         END
-        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $15 AND e.digest = $16 AND e.expires_at > now())
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $15 AND e.digest = $16 AND e.expires_at > expiry_now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -241,7 +243,7 @@ WITH held AS MATERIALIZED (
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND h.status = 'unknown'
-        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $12 AND e.digest = $13 AND e.expires_at > now())
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $12 AND e.digest = $13 AND e.expires_at > expiry_now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -295,7 +297,7 @@ WITH held AS MATERIALIZED (
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND h.status = 'in_progress'
-        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $11 AND e.digest = $12 AND e.expires_at > now())
+        AND NOT EXISTS (SELECT FROM gateway_webhook_events e WHERE e.webhook = $11 AND e.digest = $12 AND e.expires_at > expiry_now())
     RETURNING r.scope_id, r.idempotency_key, r.record_id
 ), history AS (
     INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, detail, actor, reason)
@@ -314,7 +316,7 @@ END AS transition
 
 -- name: seen
 -- Locked, since a lock is written: who is told that an event was seen does not tell it again, so it must last.
-SELECT FROM gateway_webhook_events WHERE webhook = $1 AND digest = $2 AND expires_at > now() FOR UPDATE
+SELECT FROM gateway_webhook_events WHERE webhook = $1 AND digest = $2 AND expires_at > expiry_now() FOR UPDATE
 
 
 -- name: remember
@@ -336,7 +338,7 @@ WITH left_alone AS MATERIALIZED (
         SELECT scope_id, idempotency_key
         FROM gateway_records
         WHERE status = 'unknown' AND dead_lettered_at IS NULL AND NOT observed
-            AND reconcile_after <= now() - make_interval(secs => $2::float8) AND route_id <> ALL ($1::text[])
+            AND reconcile_after <= lapse_now() - make_interval(secs => $2::float8) AND route_id <> ALL ($1::text[])
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
     ) AS first

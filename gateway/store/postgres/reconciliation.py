@@ -43,7 +43,7 @@ class PostgresReconciliation:
         taken: list[Doubtful] = []
         for row in sorted(rows, key=lambda row: row["n"]):
             try:
-                taken.append(decode_doubtful(row))
+                taken.append(decode_doubtful(row, self._calls.clock.behind()))
             except Unreadable:  # a later release's evidence: that one is left to it, and held meanwhile
                 self._calls.observer.store_error(STORE, "take_due", "error")
         return taken
@@ -61,13 +61,13 @@ class PostgresReconciliation:
         written = (*retention_arguments(retention), *entry_arguments(entry), *event_arguments(event), *audit_arguments(audit))
 
         async def work(lane: Lane) -> list[Row]:
-            sql = QUERIES["conclude_executed"]
+            sql, limits = QUERIES["conclude_executed"], self._calls.clock.limits()
             try:
-                return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response), *written)
+                return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response), *written, limits)
             except Refused:
                 if response.body is None:
                     raise
-            return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response.without_body()), *written)
+            return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response.without_body()), *written, limits)
 
         (row,) = await self._calls.run(VERDICT, work)
         return Transition(row["transition"])

@@ -109,8 +109,8 @@ def decode_evidence(stored: str) -> Evidence:
     return Evidence(response, Entry(**made["entry"]))
 
 
-def decode_doubtful(row: Row) -> Doubtful:
-    """A record that `take_due` has taken. Raises `Unreadable`."""
+def decode_doubtful(row: Row, behind: float) -> Doubtful:
+    """A record that `take_due` has taken, on a clock that is `behind` what it was. Raises `Unreadable`."""
     evidence: str | None = row["evidence"]
     return Doubtful(
         fence=_fence(row),
@@ -126,7 +126,7 @@ def decode_doubtful(row: Row) -> Doubtful:
         agreed_ago=row["agreed_ago"],
         over=row["over"],
         age=max(row["age"], 0.0),
-        born_ago=max(row["born_ago"], 0.0),
+        born_ago=max(row["born_ago"] + behind, 0.0),
         captured=decode_captured(row["captured"]),
         sealed=row["request_sealed"],
         evidence=None if evidence is None else decode_evidence(evidence),

@@ -143,8 +143,8 @@ def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
     )
 
 
-def decode_record(key: RecordKey, row: Row) -> Record:
-    """A record as `reserve` or `find` reports it. Raises `Unreadable`."""
+def decode_record(key: RecordKey, row: Row, behind: float = 0.0) -> Record:
+    """A record as `reserve` or `find` reports it, on a clock that is `behind` what it was. Raises `Unreadable`."""
     status = Status(row["status"])
     lease_left, expires_in, reconcile_in = row["lease_left"], row["expires_in"], row["reconcile_in"]
     return Record(
@@ -164,7 +164,7 @@ def decode_record(key: RecordKey, row: Row) -> Record:
         expires_at_us=row["expires_at_us"],
         last_error_code=row["last_error_code"],
         doubt_over=bool(row["doubt_over"]),
-        born_ago=row["born_ago"] or 0.0,
+        born_ago=(row["born_ago"] or 0.0) + behind,
         judged=bool(row["judged"]),
         observed=row["observed"],
         response=decode_response(row) if status is Status.COMPLETED else None,

@@ -123,9 +123,9 @@ class Statements:
         asking = any(intent.gone_for is not None for intent in intents)
         arguments = (*columns(map(intent_row, intents)), INLINE_BYTES)
         if asking:
-            rows = await lane.fetch(QUERIES["reserve_or_gone"], *arguments, tombstone_digests(intents))
+            rows = await lane.fetch(QUERIES["reserve_or_gone"], *arguments, tombstone_digests(intents), self._clock.limits())
         else:
-            rows = await lane.fetch(QUERIES["reserve"], *arguments)
+            rows = await lane.fetch(QUERIES["reserve"], *arguments, self._clock.limits())
         if rows:
             self._clock.read(rows[0]["now_us"], sent)
         by_owner = {intent.owner: intent for intent in intents}
@@ -139,7 +139,7 @@ class Statements:
             elif row["version"] is None:
                 answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.lease)
             elif not isinstance(answers.get(owner), Lease):  # a lease wins over a row that was deleted after the statement's snapshot
-                answers[owner] = _found(intent, row)
+                answers[owner] = _found(intent, row, self._clock.behind())
         return answers
 
     async def complete(self, lane: Lane, settles: Sequence[Completion]) -> Mapping[bytes, Settled]:
@@ -163,11 +163,11 @@ def _settled(word: str, expires_at_us: int | None) -> Settled:
     return Settled(transition, expires_at_us if transition in (Transition.DONE, Transition.ALREADY) else None)
 
 
-def _found(intent: Intent, row: Row) -> Reserved | StoreUnavailable:
+def _found(intent: Intent, row: Row, behind: float) -> Reserved | StoreUnavailable:
     if row["body_left_out"]:
         return BODY_LEFT_OUT
     try:
-        record = decode_record(intent.key, row)
+        record = decode_record(intent.key, row, behind)
     except Unreadable:
         return unavailable("error", may_have_landed=False, asked=True)
     return InTheWay(record) if row["observed"] and not intent.observed and record.status is not Status.COMPLETED else record

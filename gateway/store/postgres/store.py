@@ -85,11 +85,17 @@ def _boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _wallclock() -> float:
+    return time.time()  # noqa: TID251 - to compare with the database's, which is a wall clock, too
+
+
 class PostgresStore:
     """Records in the database at `dsn`, over at most `pool_size` connections, opened when needed. Belongs to one event loop.
 
     `timeout` (seconds) bounds every call: waiting for a connection, and the statement, also when the peer stalls. With
     `prepared_statements=False` it works behind a pooler in transaction mode.
+
+    What its clock says is believed as far as `gateway.core.timeline` goes; `clock_horizon` and `accept_clock` are `DatabaseClock`'s.
     """
 
     def __init__(
@@ -101,6 +107,9 @@ class PostgresStore:
         prepared_statements: bool = True,
         application_name: str = "idempotency-gateway",
         boottime: Callable[[], float] = _boottime,
+        wallclock: Callable[[], float] = _wallclock,
+        clock_horizon: Callable[[], float] = lambda: 0.0,
+        accept_clock: bool = False,
         observer: StoreObserver | None = None,
     ) -> None:
         async def connect() -> Connection:
@@ -110,6 +119,8 @@ class PostgresStore:
             try:
                 if prepared_statements:
                     await connection.execute(f"{GENERIC_PLANS}; {server_limit(timeout)}")
+                if not self._clock.known:
+                    await self._first_reading(connection)
             except BaseException:
                 connection.terminate()
                 raise
@@ -120,13 +131,13 @@ class PostgresStore:
             return found
 
         self._observer = observer or Quiet()
-        self._clock = DatabaseClock(boottime)
+        self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
         self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime, stuck=stuck)
         self._large_reads = asyncio.Semaphore(LARGE_READS)
-        self._calls = Calls(self._lanes, timeout, self._observer)
+        self._calls = Calls(self._lanes, timeout, self._observer, self._clock)
         self.registry = Registry(self._lanes, timeout)
         self.reconciliation = PostgresReconciliation(self._calls)
-        self.operations = PostgresOperations(self._lanes, self._observer)
+        self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
         statements = Statements(self._clock)
         self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
         self._completes: Batcher[Completion, Settled] = Batcher(
@@ -187,7 +198,7 @@ class PostgresStore:
 
         async def work(lane: Lane) -> Lease | None:
             sent = self._clock.boottime()
-            for row in await lane.fetch(QUERIES[query], *arguments):
+            for row in await lane.fetch(QUERIES[query], *arguments, self._clock.limits()):
                 self._clock.read(row["now_us"], sent)
                 return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease, earlier)
             return None
@@ -236,6 +247,12 @@ class PostgresStore:
         (row,) = await self._fetch("purge", limit, REAPED_BYTES)
         return int(row["purged"])
 
+    async def watch_clock(self) -> None:
+        """As the port says."""
+        sent = self._clock.boottime()
+        (row,) = await self._fetch("clock")
+        self._clock.read(row["now_us"], sent)
+
     async def counts(self) -> Counts:
         (row,) = await self._fetch("counts", COUNT_EXACTLY)
         return Counts(**{**row, "by_route": tuple(RouteDoubt(*doubt) for doubt in row["by_route"])})
@@ -261,6 +278,13 @@ class PostgresStore:
         """Refuse new calls, let running statements end, close all connections. Takes at most about `timeout`."""
         await self._lanes.close()
 
+    async def _first_reading(self, connection: Connection) -> None:
+        """Before the first statement that could judge by it. In a transaction, for poolers' sake."""
+        sent = self._clock.boottime()
+        await connection.execute("BEGIN")
+        self._clock.read(await connection.fetchval(QUERIES["clock"]), sent)
+        await connection.execute("COMMIT")
+
     async def _find(self, key: RecordKey, deadline: float) -> Record | None:
         found = await self._read(key, INLINE_BYTES, deadline)
         return await self._find_large(key, deadline) if isinstance(found, BodyLeftOut) else found
@@ -282,9 +306,9 @@ class PostgresStore:
     async def _read(self, key: RecordKey, limit: int, deadline: float) -> Record | BodyLeftOut | None:
         async def work(lane: Lane) -> Record | BodyLeftOut | None:
             sent = self._clock.boottime()
-            for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key, limit):
+            for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key, limit, self._clock.limits()):
                 self._clock.read(row["now_us"], sent)
-                return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row)
+                return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row, self._clock.behind())
             return None
 
         return await self._calls.run("find", work, deadline)
