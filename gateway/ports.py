@@ -270,6 +270,7 @@ class NotSentReason(enum.StrEnum):
     CIRCUIT_OPEN = "circuit_open"
     LEASE_LAPSED = "lease_lapsed"
     SHUTTING_DOWN = "shutting_down"
+    SCOPE_UNCONFIRMED = "scope_unconfirmed"
 
 
 class DoubtReason(enum.StrEnum):

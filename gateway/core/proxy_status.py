@@ -20,6 +20,7 @@ NOT_SENT: Mapping[str, str] = {
     "no_connection_slot": "connection_limit_reached",
     "circuit_open": "destination_unavailable",
     "lease_lapsed": "proxy_internal_error",
+    "scope_unconfirmed": "proxy_internal_error",
     "shutting_down": "proxy_internal_response",
 }
 

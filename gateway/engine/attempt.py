@@ -65,7 +65,9 @@ _UNREACHABLE = {
     NotSentReason.CIRCUIT_OPEN: 503,
     NotSentReason.LEASE_LAPSED: 503,
     NotSentReason.SHUTTING_DOWN: 503,
+    NotSentReason.SCOPE_UNCONFIRMED: 503,
 }
+_OUR_OWN = {NotSentReason.LEASE_LAPSED, NotSentReason.SHUTTING_DOWN, NotSentReason.CIRCUIT_OPEN, NotSentReason.SCOPE_UNCONFIRMED}
 TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReason.TOTAL_TIMEOUT}
 
 
@@ -94,7 +96,7 @@ _Failure: TypeAlias = NotSent | InDoubt
 
 def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> None:
     """Why the upstream could not be reached, for whoever runs it. What this gateway decided by itself is no news of the upstream."""
-    if failure.reason not in (NotSentReason.LEASE_LAPSED, NotSentReason.SHUTTING_DOWN, NotSentReason.CIRCUIT_OPEN):
+    if failure.reason not in _OUR_OWN:
         cause = failure.__cause__
         observer.upstream_unreachable(upstream, failure.reason.value, None if cause is None else f"{type(cause).__name__}: {cause}")
 
@@ -178,6 +180,7 @@ class Attempt:
         started = self._tools.clock.boottime()
         self._executing = True
         try:
+            await self._confirm_scope()
             response = await self._upstream.send(self._to_send(), lambda: self._tools.keeper.trusted(self._lease))
             try:
                 self._upstream_status = response.status
@@ -199,6 +202,18 @@ class Attempt:
             self._request.close()
             self._upstream_seconds = self._tools.clock.boottime() - started
             self._tools.observer.upstream_answered(self._request.route_id, self._upstream_status, self._upstream_seconds)
+
+    async def _confirm_scope(self) -> None:
+        """The record is there; so nobody gives its scope another meaning from now on, unless somebody has before. Raises `NotSent`."""
+        policy, meanings = self._request.policy, self._tools.meanings
+        if meanings.held(policy) or policy.mode is Mode.OBSERVE:
+            return
+        try:
+            confirmed = await meanings.confirm(policy)
+        except StoreUnavailable:
+            confirmed = False
+        if not confirmed:
+            raise NotSent(NotSentReason.SCOPE_UNCONFIRMED)
 
     def _to_send(self) -> UpstreamRequest:
         """The request. An upstream that deduplicates by key is told which attempt this is, by us alone."""

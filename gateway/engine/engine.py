@@ -47,6 +47,7 @@ MAX_WAITERS = 1000
 
 POLL_FIRST = 0.05
 POLL_LONGEST = 1.0
+ANOTHER_MEANING = "Whose keys these are is configured otherwise by now, and this gateway has not learnt of it."
 
 
 class Engine:
@@ -81,6 +82,8 @@ class Engine:
         upstream = self._upstreams[request.upstream]  # before anything is reserved: a reload may take it out of the map meanwhile
         attempt: Attempt | None = None
         try:
+            if self._tools.meanings.differs(request.policy):
+                return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=ANOTHER_MEANING))
             found = await self._resolve(request)
             store_seconds = clock.boottime() - started
             if isinstance(found, Reply):

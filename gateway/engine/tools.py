@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gateway.engine.leases import LeaseKeeper
+from gateway.engine.meanings import Meanings, Unchanging
 from gateway.ports import Clock, Memory, Observer, Randomness, Store, StoreUnavailable
 from gateway.resolving import Reconciliation, Sealer
 
@@ -36,6 +37,7 @@ class Tools:
     large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_AT_ONCE))
     sealer: Sealer | None = None
     reconciliation: Reconciliation | None = None
+    meanings: Meanings = field(default_factory=Unchanging)
 
 
 async def until_answered(tools: Tools, ask: Callable[[], Awaitable[T]]) -> T:

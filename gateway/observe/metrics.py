@@ -82,6 +82,7 @@ class Families:
         self.key_notices = self._counter("key_notices", "Keys that look guessable or personal.", "route", "kind")
         self.duplicates = self._counter("duplicates", "Equal requests of one caller under different keys, close together.", "route")
         self.memory_held = self._gauge("memory_held_bytes", "Bodies held in memory, of those that count.", "livesum")
+        self.scopes_differ = self._gauge("scopes_differ", "Scopes that mean something else in the database by now.", "livemax")
         self.target_up = self._gauge(
             "upstream_target_up",
             "0 while a target has done nothing but fail, so that others are asked first.",

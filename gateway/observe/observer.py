@@ -100,6 +100,10 @@ class MetricsObserver:
         """How many bytes of bodies this process holds."""
         self._families.memory_held.set(size)
 
+    def scopes_differ(self, count: int) -> None:
+        """How many scopes mean something else in the database than in this process."""
+        self._families.scopes_differ.set(count)
+
     # ---- upstreams
 
     def update_targets(self, upstreams: Mapping[str, Sequence[str]]) -> None:

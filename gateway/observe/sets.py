@@ -44,7 +44,7 @@ STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready"
 """The words of `gateway.ports.StoreUnavailable`."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back")
+TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "scopes")
 REFUSALS = ("header_timeout", "too_many_connections")
 """Why a connection is closed before a request is whole, but for what is malformed."""
 

@@ -21,8 +21,9 @@ from gateway.proxy.limits import ClientLimits
 from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.reconcile.background import Background
 from gateway.reconcile.reconciler import MARGIN, Reconciler
-from gateway.server.claims import guarded, policy_claims, scope_claims
+from gateway.server.claims import guarded
 from gateway.server.finding_out import host_of, make_probes, make_sealer
+from gateway.server.scopes import Scopes
 from gateway.server.upstreams import make_upstreams
 from gateway.spool import MemoryBudget
 from gateway.store.postgres import PostgresStore, Registry
@@ -47,6 +48,7 @@ class Gateway:
     observer: MetricsObserver
     authority: PostgresStore
     registry: Registry
+    scopes: Scopes
     link: Link | None
     tiered: TieredStore | None
     engine: Engine
@@ -78,9 +80,9 @@ class Gateway:
             probes = make_probes(config)
         except (TlsError, PrincipalError) as error:
             return [str(error)]
-        drifts = await self.registry.register(scope_claims(config), policy_claims(config), accept_change=False)
+        drifts = await self.scopes.register(config)
         if drifts:
-            return list(drifts)
+            return drifts
         old = self.upstreams
         before, self.identifier = self.identifier, identifier
         old_probes, self.probes = self.probes, probes
@@ -122,6 +124,7 @@ class Gateway:
             await self.tiered.close(1.0)
         if self.link is not None:
             await self.link.close()
+        await self.scopes.let_go()
         await self.authority.close()
         self.observer.close()
 
@@ -136,6 +139,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
     authority = make_authority(config, observer, clock_horizon=lambda: clock_horizon(gateway.config), accept_clock=accept_clock)
     registry = authority.registry
+    scopes = Scopes(registry, clock, randomness, observer)
     link, tiered = make_hot(config, authority, clock, randomness, observer)
     store: Store = tiered or authority
     keeper = LeaseKeeper(store, clock, observer, tiered.tick if tiered is not None else None)
@@ -147,7 +151,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     identifier = make_identifier(config, upstreams)
     fingerprints = make_fingerprints(config, registry)
     sealer, reconciliation = make_sealer(config), authority.reconciliation
-    tools = Tools(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation)
+    tools = Tools(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation, meanings=scopes)
     engine = Engine(tools, upstreams, fingerprints)
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
     proxy = Proxy(
@@ -165,6 +169,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         observer=observer,
         authority=authority,
         registry=registry,
+        scopes=scopes,
         link=link,
         tiered=tiered,
         engine=engine,

@@ -13,7 +13,7 @@ from gateway.core.policy import BodyKey, HeaderKey, KeyPlace, Policy, QueryKey, 
 from gateway.core.scope import secret_check_value
 from gateway.principal import claim_text
 from gateway.store.postgres import ScopeClaim
-from gateway.store.postgres.registry import GuardedRoute, routes_text
+from gateway.store.postgres.meanings import GuardedRoute, routes_text
 
 _PARAMETER = re.compile(r"\{[^}]*\}")
 
@@ -45,11 +45,14 @@ def _guarded_routes(route: Route) -> list[GuardedRoute]:
     return [(method, path, route.upstream) for method in route.methods]
 
 
-def _claim(policy: Policy, secret: bytes, routes: str) -> ScopeClaim:
-    """Canonical, and words that a message can show: a comma is in no header name."""
-    principal = claim_text(policy)
+def meaning(policy: Policy) -> tuple[str, str]:
+    """Principal and key settings. Canonical, and words that a message can show: a comma is in no header name."""
     key = f"{_place(policy.key.place)}, {policy.key.mode.value}" + (", letter case aside" if policy.key.fold_case else "")
-    return ScopeClaim(policy.scope, principal, key, secret_check_value(secret), routes)
+    return claim_text(policy), key
+
+
+def _claim(policy: Policy, secret: bytes, routes: str) -> ScopeClaim:
+    return ScopeClaim(policy.scope, *meaning(policy), secret_check_value(secret), routes)
 
 
 def _place(place: KeyPlace) -> str:

@@ -197,6 +197,7 @@ class _Process:
                 "counter": gateway.background.run_counter(),
                 "reconciler": gateway.reconciler.run(),
                 "memory": _tell_memory(gateway),
+                "scopes": gateway.scopes.run(),
                 "parent": self._watch_parent(),
             }.items()
         ]
@@ -275,7 +276,8 @@ class _Process:
 
     def _ports(self, gateway: Gateway) -> AdminPorts:
         async def readiness() -> Mapping[str, str | None]:
-            return {"postgres": await gateway.authority.ready(), "draining": "shutting down" if self._draining else None}
+            draining = "shutting down" if self._draining else None
+            return {"postgres": await gateway.authority.ready(), "scopes": gateway.scopes.problem(), "draining": draining}
 
         async def config() -> object:
             return redact(gateway.config)

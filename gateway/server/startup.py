@@ -10,7 +10,7 @@ from gateway.config import Config
 from gateway.config.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.server.assembly import Gateway, make_authority
-from gateway.server.claims import policy_claims, scope_claims
+from gateway.server.claims import scope_claims
 from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
 
@@ -53,7 +53,7 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
     if problems:
         raise Refused(problems)
     try:
-        drifts = await gateway.registry.register(scope_claims(config), policy_claims(config), accept_change=accept_scope_change)
+        drifts = await gateway.scopes.register(config, accept_change=accept_scope_change)
     except StoreUnavailable as error:
         raise Unavailable(str(error)) from error
     if drifts:

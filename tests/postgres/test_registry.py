@@ -3,6 +3,7 @@ import json
 from dataclasses import replace
 from random import Random
 from typing import TypeAlias
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -10,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.model import RecordKey
-from gateway.ports import Transition
+from gateway.ports import TOMBSTONE_AFTER, Retention, Transition
 from gateway.store.postgres import PostgresStore, ScopeClaim
-from gateway.store.postgres.registry import COUNTED, NAMED, GuardedRoute, routes_text
+from gateway.store.postgres.meanings import NAMED, GuardedRoute, routes_text
+from gateway.store.postgres.registry import COUNTED, LOCK
 from tests.contract.harness import KEPT, RETENTION, age_records, intent, reserved, response
 from tests.postgres.conftest import MakeStore
+from tests.postgres.watch import until_waiting
 
 CLAIM = ScopeClaim("payments", "header authorization", "header idempotency-key, lenient", "check-1")
 CHANGED = replace(CLAIM, principal="none", secret_check="check-2")
@@ -243,3 +246,111 @@ def test_the_text_of_routes_is_canonical(routes: list[GuardedRoute], random: Ran
     random.shuffle(shuffled)
     assert routes_text(shuffled) == routes_text(routes)
     assert {tuple(route) for route in json.loads(routes_text(routes))} == set(routes)
+
+
+async def test_a_scope_that_somebody_serves_keeps_its_meaning(make_store: MakeStore) -> None:
+    """Without a single record: the other process could make one at any moment. It is over when that one lets go."""
+    registry = make_store().registry
+    first, second = uuid4(), uuid4()
+    assert await registry.register([CLAIM], [], holder=first) == []
+    for refusal in (await registry.register([CHANGED], [], holder=second), await registry.drifts([CHANGED])):
+        (message,) = refusal
+        assert message.startswith(
+            "scope 'payments': the principal changed from 'header authorization' to 'none', the digest secret changed; 1 other process "
+            "serves it as it was: a key would execute once in each meaning. Undo the change, or stop them first (one that was killed "
+            "counts until "
+        )
+    assert await registry.register([CLAIM], [], holder=second) == []
+    assert "2 other processes serve it as it was" in (await registry.register([CHANGED], [], holder=uuid4()))[0]
+    await registry.let_go(first)
+    assert await registry.register([CHANGED], [], holder=second) == [], "one's own hold is in nobody's way"
+
+
+async def test_a_hold_ends_by_itself(make_store: MakeStore, connection: Connection) -> None:
+    """A process that was killed does not keep its scopes for ever; one that lives extends its hold."""
+    registry = make_store().registry
+    holder = uuid4()
+    await registry.register([CLAIM], [], holder=holder)
+    await connection.execute("UPDATE gateway_scope_holders SET held_until = now()")
+    await registry.hold([CLAIM], holder)
+    assert len(await registry.register([CHANGED], [], holder=uuid4())) == 1
+    await connection.execute("UPDATE gateway_scope_holders SET held_until = now()")
+    assert await registry.register([CHANGED], [], holder=uuid4()) == []
+
+
+async def test_a_route_that_somebody_serves_does_not_move(make_store: MakeStore) -> None:
+    """Into another scope it may go when nobody serves it in the old one. Whoever serves another route of that scope is not disturbed."""
+    registry = make_store().registry
+    paying, refunding = uuid4(), uuid4()
+    await registry.register([claim("old", PAY)], [], holder=paying)
+    await registry.register([claim("old", REFUND)], [], holder=refunding)
+    assert "1 other process serves it" in (await registry.register([claim("new", PAY)], [], holder=uuid4()))[0]
+    await registry.let_go(paying)
+    assert await registry.register([claim("new", PAY)], [], holder=uuid4()) == []
+
+
+async def test_of_two_meanings_that_come_at_once_one_wins(make_store: MakeStore) -> None:
+    """The first writer wins, also over an empty database, and only one is first."""
+    registries = [make_store().registry for _ in range(6)]
+    claims = [replace(CLAIM, secret_check=f"check-{n}") for n in range(len(registries))]
+    answers = await asyncio.gather(
+        *[registry.register([one], [], holder=uuid4()) for registry, one in zip(registries, claims, strict=True)]
+    )
+    assert sorted(len(answer) for answer in answers) == [0, 1, 1, 1, 1, 1]
+
+
+async def test_what_remembers_a_record_counts_as_live(make_store: MakeStore, database: str) -> None:
+    """A late retry meets its expired record, and then its tombstone, only in the scope that it was in. So both forbid a change."""
+    store = make_store()
+    await store.registry.register([CLAIM], [])
+    lease = await reserved(store, intent(RecordKey("payments:none", "k")))
+    await store.complete(lease, response(), Retention(RETENTION, gone_for=2 * RETENTION))
+    await age_records(database, RETENTION + 1)
+    (message,) = await store.registry.register([CHANGED], [])
+    assert "1 record is live, the last of which expires at " in message
+    await age_records(database, TOMBSTONE_AFTER)
+    assert await store.reap(10) == 1
+    (message,) = await store.registry.register([CHANGED], [])
+    assert "1 tombstone is live, the last of which expires at " in message
+    assert await store.registry.register([replace(CHANGED, scope="other")], []) == []
+    assert await store.registry.register([replace(CLAIM, scope="other")], []) == [], "of another scope"
+    await age_records(database, 2 * RETENTION)
+    assert await store.registry.register([CHANGED], []) == []
+
+
+async def test_a_tombstone_of_an_unknown_scope_counts_for_every_one(make_store: MakeStore, connection: Connection) -> None:
+    """The release before wrote none."""
+    registry = make_store().registry
+    await registry.register([CLAIM], [])
+    await connection.execute("INSERT INTO gateway_tombstones VALUES (sha256('a'), 'r', now() + interval '1 hour')")
+    assert "1 tombstone is live" in (await registry.register([CHANGED], []))[0]
+
+
+async def test_a_look_tells_what_is_otherwise(make_store: MakeStore) -> None:
+    """The digest is another one as soon as anything is, and the differences name what concerns one's own scopes."""
+    registry = (make_store()).registry
+    mine, holder = [claim("pay", PAY), claim("refund", REFUND)], uuid4()
+    await registry.register(mine, [], holder=holder)
+    digest = await registry.hold(mine, holder)
+    assert await registry.hold(mine, holder) == digest
+    assert await registry.differences(mine) == {}
+    await registry.register([replace(claim("pay", PAY), secret_check="other"), claim("new", REFUND)], [], accept_change=True)
+    assert await registry.hold(mine, holder) != digest
+    assert await registry.differences([*mine, claim("lost")]) == {
+        "pay": "the digest secret changed",
+        "refund": "route POST /v1/refund (upstream api) moved to scope 'new'",
+        "lost": "it is not registered any more",
+    }
+
+
+async def test_a_look_waits_for_a_registration_that_is_under_way(make_store: MakeStore, connection: Connection) -> None:
+    """Else it would hold what is being changed: each of the two sees the other."""
+    registry, holder = make_store().registry, uuid4()
+    await registry.register([CLAIM], [], holder=holder)
+    digest = await registry.hold([CLAIM], holder)
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+        looking = asyncio.create_task(registry.hold([CLAIM], holder))
+        await until_waiting(connection)
+        await connection.execute("UPDATE gateway_scopes SET secret_check = 'other'")
+    assert await looking != digest

@@ -212,7 +212,7 @@ async def fill(connection: "Connection") -> None:
     """)
     await connection.execute(
         "INSERT INTO gateway_tombstones"
-        " SELECT sha256(n::text::bytea), 'r', now() + n * interval '1 min' FROM generate_series(-100, 20000) AS n"
+        " SELECT sha256(n::text::bytea), 'r', now() + n * interval '1 min', 'scope-' || n % 50 FROM generate_series(-100, 20000) AS n"
     )
     await connection.execute("""
         INSERT INTO gateway_records_archive
@@ -262,6 +262,7 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
         (QUERIES["reap"], REAP, {primary, expiring}),
         (QUERIES["purge"], REAP[:2], purge),
         (QUERIES["live_records"], ("scope-7", 1000), {primary, "gateway_records_lapsing", "gateway_records_doubtful", expiring}),
+        (QUERIES["live_tombstones"], ("scope-7", 1000), {"gateway_tombstones_scope"}),
     ]
     for mode in MODE_NAMES:
         for sql, arguments, indexes in cases:

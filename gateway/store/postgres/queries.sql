@@ -639,13 +639,14 @@ WITH expired AS MATERIALIZED (
     WHERE r.scope_id = ahead.scope_id AND r.idempotency_key = ahead.idempotency_key AND ahead.bytes < $2::bigint
     RETURNING r.*
 ), remembered AS (
-    INSERT INTO gateway_tombstones AS t (digest, route_id, expires_at)
+    INSERT INTO gateway_tombstones AS t (digest, route_id, scope, expires_at)
     SELECT
         sha256(
             'idempotency-gateway/lookup/1\000'::bytea
             || convert_to(octet_length(convert_to(scope_id, 'UTF8')) || ':' || scope_id || idempotency_key, 'UTF8')
         ),
         route_id,
+        split_part(scope_id, ':', 1),
         expires_at + gone_for
     FROM reaped
     WHERE status = 'completed' AND gone_for IS NOT NULL
@@ -792,66 +793,6 @@ SELECT
         SELECT (route_id, unknown, dead_letters, greatest(extract(epoch FROM now() - oldest), 0)::float8) FROM doubtful ORDER BY route_id
     ) AS by_route
 FROM rare
-
-
--- name: scopes
-SELECT scope, principal, key_settings, secret_check, routes FROM gateway_scopes ORDER BY scope
-
-
--- name: live_records
--- A scope's ids are `<scope>:<principal>`; ';' follows ':' in the byte order that the primary key is kept in.
--- Counted up to $2. Above it, what is asked of all is asked of the index on expiry and of those of the states without one.
-WITH seen AS MATERIALIZED (
-    SELECT count(*) AS found, bool_or(live.expires_at IS NULL) AS endless, max(live.expires_at) AS last
-    FROM (
-        SELECT expires_at
-        FROM gateway_records
-        WHERE scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
-            AND (expires_at IS NULL OR expires_at > now())
-        LIMIT $2::bigint
-    ) AS live
-)
-SELECT
-    found,
-    CASE WHEN endless OR found < $2::bigint THEN endless ELSE
-        EXISTS (
-            SELECT FROM gateway_records
-            WHERE status = 'in_progress' AND scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
-        ) OR EXISTS (
-            SELECT FROM gateway_records
-            WHERE status = 'unknown' AND scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
-        )
-    END AS endless,
-    CASE WHEN found < $2::bigint THEN last ELSE (
-        SELECT expires_at
-        FROM gateway_records
-        WHERE expires_at IS NOT NULL AND scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
-        ORDER BY expires_at DESC
-        LIMIT 1
-    ) END AS last
-FROM seen
-
-
--- name: register_scopes
-INSERT INTO gateway_scopes (scope, principal, key_settings, secret_check, routes)
-SELECT *
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS claim (scope, principal, key_settings, secret_check, routes)
-ON CONFLICT (scope) DO UPDATE
-SET principal = excluded.principal,
-    key_settings = excluded.key_settings,
-    secret_check = excluded.secret_check,
-    routes = excluded.routes,
-    changed_at = now()
-
-
--- name: register_policies
-INSERT INTO gateway_fingerprint_policies (digest, version, policy)
-SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::text[]) AS claim (digest, version, policy)
-ON CONFLICT (digest) DO NOTHING
-
-
--- name: fingerprint_policy
-SELECT version, policy FROM gateway_fingerprint_policies WHERE digest = $1
 
 
 -- name: stuck

@@ -1,53 +1,40 @@
-"""What scopes and fingerprint policies mean, so that it cannot drift while records live by it.
+"""What scopes and fingerprint policies mean, so that it cannot drift while records live by it, or while somebody serves it.
 
 A scope whose name, principal, key settings or digest secret changes moves its retries into another namespace, where they would execute
-again. So the database remembers, and a start or reload compares.
+again. So the database remembers, and a start or reload compares. A scope without a live record may get one at any moment from a process
+that serves it; so each process holds its scopes as it understands them, for a while (`HELD_FOR`), and looks again before that is over.
+Whoever wants another meaning waits until nobody holds the old one: the first who registered wins.
+
+Registrations lock each other out, and looks lock registrations out (an advisory lock, shared by looks). A look that began after a
+registration hence sees it, and a registration that began after a look sees its holder.
 """
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import astuple
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
 
 from gateway.store.postgres.lane import Connection, Lane, Refused, unavailable
 from gateway.store.postgres.lanes import Lanes
+from gateway.store.postgres.meanings import Claims, ScopeClaim, changes, claims_of, claims_text, differences, disturbs, registered
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import columns
 
 T = TypeVar("T")
 
 LOCK = 0x1DE_4907E_5C0E
-"""The advisory lock that registrations take, so that two starts see each other's."""
+"""The advisory lock that registrations take alone, and looks together."""
 
 COUNTED = 1000
-"""Live records are counted up to this many, so that a refusal does not wait for a count of millions."""
+"""Live records and tombstones are counted up to this many, so that a refusal does not wait for a count of millions."""
 
-NAMED = 5
-"""Routes that a message names, at most."""
+HELD_FOR = 30.0
+"""Seconds for which a registration or a look holds scopes: several looks may fail meanwhile, and a killed process is soon over."""
 
-GuardedRoute: TypeAlias = tuple[str, str, str]
-"""Method, path pattern, upstream name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeClaim:
-    """What the configuration says that a scope means.
-
-    `principal` and `key_settings` are canonical and words for people; `secret_check` is a check value of the digest secret, not the
-    secret; `routes` is `routes_text` of all that the scope guards.
-    """
-
-    scope: str
-    principal: str
-    key_settings: str
-    secret_check: str
-    routes: str = "[]"
-
-
-def routes_text(routes: Iterable[GuardedRoute]) -> str:
-    """The canonical text of a set of guarded routes: a sorted JSON list of [method, path pattern, upstream name], each once."""
-    return json.dumps(sorted(set(routes)), ensure_ascii=False, separators=(",", ":"))
+NOBODY = UUID(int=0)
+"""The holder that commands are: they hold nothing, and all others are others."""
 
 
 class Registry:
@@ -64,22 +51,32 @@ class Registry:
         self._timeout = timeout
 
     async def register(
-        self, scopes: Sequence[ScopeClaim], policies: Sequence[tuple[bytes, int, str]], *, accept_change: bool = False
+        self,
+        scopes: Sequence[ScopeClaim],
+        policies: Sequence[tuple[bytes, int, str]],
+        *,
+        accept_change: bool = False,
+        holder: UUID = NOBODY,
     ) -> list[str]:
-        """Write down what is new. Returns one message for each drift while records live; then nothing is written.
+        """Write down what is new, and that `holder` serves `scopes` from now on. Returns one message for each drift that something is in
+        the way of; then nothing is written.
 
-        Drift is a scope with live records whose settings changed, or that lists a route which `scopes` put into another scope. One
-        without live records, or with `accept_change`, is written. Registered scopes that `scopes` neither mention nor take a route
-        from are left alone. `policies` are (digest, version, text). One transaction.
+        Drift is a scope whose settings changed, or that lists a route which `scopes` put into another scope. In its way are live
+        records, tombstones, and other processes that hold the scope in its old meaning. One that nothing is in the way of, or with
+        `accept_change`, is written. Registered scopes that `scopes` neither mention nor take a route from are left alone. `policies` are
+        (digest, version, text). One transaction.
         """
         claims = {claim.scope: claim for claim in scopes}
 
         async def work(connection: Connection) -> list[str]:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             known = await _known(connection)
-            drift = [] if accept_change else await _drift(connection, known, claims)
+            drift = [] if accept_change else await _drift(connection, known, claims, holder)
             if not drift:
-                await _write(connection, _changed(known, claims), policies)
+                await _write(connection, registered(known, claims), policies)
+                await connection.execute(QUERIES["forget_holders"])
+                if holder != NOBODY:
+                    await connection.execute(QUERIES["hold"], holder, claims_text(scopes), HELD_FOR)
             return drift
 
         return await self._call(lambda lane: lane.together(work))
@@ -89,9 +86,32 @@ class Registry:
         claims = {claim.scope: claim for claim in scopes}
 
         async def work(connection: Connection) -> list[str]:
-            return await _drift(connection, await _known(connection), claims)
+            return await _drift(connection, await _known(connection), claims, NOBODY)
 
         return await self._call(lambda lane: lane.together(work))
+
+    async def hold(self, scopes: Sequence[ScopeClaim], holder: UUID) -> str:
+        """Hold `scopes` for `HELD_FOR` more, and return a digest of the whole registry as it is meanwhile.
+
+        What nobody registered stays so. While the digest is the one of a registry without `differences`, all is as `scopes` say.
+        """
+
+        async def work(connection: Connection) -> str:
+            await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", LOCK)
+            if not await connection.fetchval(QUERIES["keep_holding"], holder, HELD_FOR):
+                await connection.execute(QUERIES["hold"], holder, claims_text(scopes), HELD_FOR)
+            return str(await connection.fetchval(QUERIES["scopes_digest"]))
+
+        return await self._call(lambda lane: lane.together(work))
+
+    async def differences(self, scopes: Sequence[ScopeClaim]) -> dict[str, str]:
+        """What the registry says otherwise than `scopes`, or does not say, in words, by the scope of `scopes` that is concerned."""
+        known = await self._call(lambda lane: lane.together(_known))
+        return differences(known, {claim.scope: claim for claim in scopes})
+
+    async def let_go(self, holder: UUID) -> None:
+        """`holder` serves nothing any more."""
+        await self._call(lambda lane: lane.fetch(QUERIES["let_go"], holder))
 
     async def fingerprint_policy(self, digest: bytes) -> tuple[int, str] | None:
         """(version, text) of the policy with this digest, if it was ever registered."""
@@ -105,83 +125,59 @@ class Registry:
             raise unavailable("error", may_have_landed=False, asked=True) from error
 
 
-Claims: TypeAlias = Mapping[str, ScopeClaim]
-
-
 async def _known(connection: Connection) -> Claims:
     """Every registered scope: a scope that the route map does not mention may list one of its routes."""
     return {row["scope"]: ScopeClaim(**row) for row in await connection.fetch(QUERIES["scopes"])}
 
 
-async def _drift(connection: Connection, known: Claims, claims: Claims) -> list[str]:
-    found = [(claim.scope, _changes(known.get(claim.scope, claim), claim)) for claim in claims.values()]
-    found += [(old, [f"{_names(routes)} moved to scope {new!r}"]) for (old, new), routes in _moves(known, claims).items()]
+async def _drift(connection: Connection, known: Claims, claims: Claims, holder: UUID) -> list[str]:
+    found = changes(known, claims)
+    rows = await connection.fetch(QUERIES["other_holders"], holder) if found else []
+    others = [(claims_of(row["claims"]), row["held_until"]) for row in rows]
     messages: list[str] = []
-    for scope, changes in found:
-        live = await _live(connection, scope) if changes else None
-        if live is not None:
-            messages.append(f"scope {scope!r}: {', '.join(changes)}; {live}")
+    for change in found:
+        live = await _live(connection, change.scope)
+        serving = _served([until for held, until in others if disturbs(change, claims, held)])
+        reasons = "; ".join(reason for reason in (live, serving) if reason)
+        if reasons:
+            messages.append(f"scope {change.scope!r}: {', '.join(change.words)}; {reasons}")
     return messages
 
 
-def _changes(old: ScopeClaim, new: ScopeClaim) -> list[str]:
-    changes: list[str] = []
-    if old.principal != new.principal:
-        changes.append(f"the principal changed from {old.principal!r} to {new.principal!r}")
-    if old.key_settings != new.key_settings:
-        changes.append(f"the key settings changed from {old.key_settings!r} to {new.key_settings!r}")
-    if old.secret_check != new.secret_check:
-        changes.append("the digest secret changed")
-    return changes
-
-
-def _moves(known: Claims, claims: Claims) -> dict[tuple[str, str], list[GuardedRoute]]:
-    """Routes that a registered scope lists and that the claims put elsewhere, by (old scope, new scope)."""
-    home = {route: claim.scope for claim in claims.values() for route in _routes(claim)}
-    moves: dict[tuple[str, str], list[GuardedRoute]] = {}
-    for old in known.values():
-        for route in _routes(old):
-            new = home.get(route, old.scope)
-            if new != old.scope:
-                moves.setdefault((old.scope, new), []).append(route)
-    return moves
-
-
-def _changed(known: Claims, claims: Claims) -> list[ScopeClaim]:
-    """The rows to write: what `register` turns the registry into, where that differs from what it is."""
-    merged = {scope: set(_routes(claim)) for scope, claim in known.items()}
-    for (old, _), routes in _moves(known, claims).items():
-        merged[old] -= set(routes)
-    for scope, claim in claims.items():
-        merged[scope] = merged.get(scope, set()) | set(_routes(claim))
-    rows = [replace({**known, **claims}[scope], routes=routes_text(routes)) for scope, routes in merged.items()]
-    return [row for row in rows if row != known.get(row.scope)]
-
-
-def _routes(claim: ScopeClaim) -> list[GuardedRoute]:
-    return [(method, path, upstream) for method, path, upstream in json.loads(claim.routes)]
-
-
-def _names(routes: Sequence[GuardedRoute]) -> str:
-    named = ", ".join(f"{method} {path} (upstream {upstream})" for method, path, upstream in routes[:NAMED])
-    more = f" and {len(routes) - NAMED} more" if len(routes) > NAMED else ""
-    return f"{'routes' if len(routes) > 1 else 'route'} {named}{more}"
+def _served(until: Sequence[datetime]) -> str | None:
+    """Who serves the scope as it was, and how to go on, in words; None if nobody does."""
+    if not until:
+        return None
+    who = "1 other process serves" if len(until) == 1 else f"{len(until)} other processes serve"
+    return (
+        f"{who} it as it was: a key would execute once in each meaning. Undo the change, or stop them first (one that was killed "
+        f"counts until {max(until):%H:%M:%S} UTC)"
+    )
 
 
 async def _live(connection: Connection, scope: str) -> str | None:
     """What lives in a scope, what a change would do to it and how to go on, in words; None if nothing lives."""
     row = await connection.fetchrow(QUERIES["live_records"], scope, COUNTED)
+    tombstones = await connection.fetchrow(QUERIES["live_tombstones"], scope, COUNTED)
     assert row is not None
-    count = row["found"]
-    if count == 0:
+    assert tombstones is not None
+    found = [(row["found"], "record"), (tombstones["found"], "tombstone")]
+    if not any(count for count, _ in found):
         return None
-    records = "1 record is" if count == 1 else f"{f'at least {count}' if count == COUNTED else count} records are"
-    last = "expires never by itself (in progress or unknown)" if row["endless"] else f"expires at {row['last']:%Y-%m-%d %H:%M:%S} UTC"
-    wait = "" if row["endless"] else "wait until then, "
+    things = " and ".join(_counted(count, thing) for count, thing in found if count)
+    verb = "is" if sum(count for count, _ in found) == 1 else "are"
+    latest = None if row["endless"] else max(last for last in (row["last"], tombstones["last"]) if last is not None)
+    last = "expires never by itself (in progress or unknown)" if latest is None else f"expires at {latest:%Y-%m-%d %H:%M:%S} UTC"
+    wait = "" if latest is None else "wait until then, "
     return (
-        f"{records} live, the last of which {last}: their retries would execute again. Undo the change, {wait}"
+        f"{things} {verb} live, the last of which {last}: their retries would execute again. Undo the change, {wait}"
         "or restart once with --accept-scope-change if their retries may execute again"
     )
+
+
+def _counted(count: int, thing: str) -> str:
+    most = f"at least {count}" if count >= COUNTED else str(count)
+    return f"{most} {thing}{'' if count == 1 else 's'}"
 
 
 async def _write(connection: Connection, scopes: Sequence[ScopeClaim], policies: Sequence[tuple[bytes, int, str]]) -> None:
