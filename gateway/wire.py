@@ -9,6 +9,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
@@ -20,9 +21,6 @@ from gateway.core.headers import to_client
 from gateway.core.model import Headers
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-SEND_TIMEOUT = 60.0
-"""How long a client may take nothing of its answer."""
 
 _KNOWN = frozenset(status.value for status in HTTPStatus)
 _REASONS = {
@@ -77,11 +75,27 @@ class Pieces(Protocol):
     def pieces(self) -> AsyncIterator[bytes]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What is put up with of a client that takes an answer; in seconds.
+
+    Of what waits for it, it must take `min_rate` bytes for each second of `send_timeout`, and something in any case. `silence` bounds how
+    long an answer that streams may have nothing to say to a client that has ended its sending and may be gone: None is no bound.
+    """
+
+    send_timeout: float = 60.0
+    min_rate: int = 240
+    silence: float | None = None
+
+
+PATIENT = Patience()
+
+
 class WireResponse(web.StreamResponse):
     """One answer. `headers` go out as they are, then the framing, which is ours for this hop.
 
     A `body` that comes in pieces is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0
-    client. A client that takes nothing for `send_timeout` seconds is cut. `sent` is the number of body bytes written; `cut` says that the
+    client. A client that tries our `patience` is cut. `sent` is the number of body bytes written; `cut` says that the
     transfer was ended before its end.
     """
 
@@ -94,7 +108,7 @@ class WireResponse(web.StreamResponse):
         *,
         length: int | None = None,
         close: bool = False,
-        send_timeout: float = SEND_TIMEOUT,
+        patience: Patience = PATIENT,
     ) -> None:
         super().__init__(status=status)
         self._reason_bytes = reason
@@ -102,7 +116,7 @@ class WireResponse(web.StreamResponse):
         self._wire_body = body
         self._length = length
         self._close_after = close
-        self._send_timeout = send_timeout
+        self._patience = patience
         self.sent = 0
         self.cut = False
 
@@ -132,7 +146,8 @@ class WireResponse(web.StreamResponse):
         else:
             self._write(request, head)
             if with_body:
-                await self._stream(request, body.pieces(), chunked=chunked)
+                pieces, silence = body.pieces(), self._patience.silence
+                await self._stream(request, pieces if silence is None else _while_audible(pieces, silence), chunked=chunked)
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -182,16 +197,18 @@ class WireResponse(web.StreamResponse):
                 await pieces.aclose()
 
     async def _drain(self, request: BaseRequest) -> None:
-        """Wait until the client has taken most of what was written. One that takes anything at all is given more time."""
+        """Wait until the client has taken most of what was written. One that takes enough of it is given more time."""
         drained = asyncio.ensure_future(request.writer.drain())
+        patience = self._patience
+        enough = max(1.0, patience.min_rate * patience.send_timeout)
         try:
             while not drained.done():
                 before = _unsent(request)
-                await asyncio.wait({drained}, timeout=self._send_timeout)
-                if not drained.done() and _unsent(request) >= before:
+                await asyncio.wait({drained}, timeout=patience.send_timeout)
+                if not drained.done() and before - _unsent(request) < enough:
                     if request.transport is not None:
                         request.transport.abort()
-                    raise ConnectionResetError("the client takes nothing")
+                    raise ConnectionResetError("the client takes too little")
             drained.result()
         finally:
             drained.cancel()
@@ -202,6 +219,23 @@ class WireResponse(web.StreamResponse):
         if transport is None or transport.is_closing():
             raise ConnectionResetError("client is gone")
         transport.write(data)
+
+
+async def _while_audible(pieces: AsyncIterator[bytes], silence: float) -> AsyncGenerator[bytes]:
+    """As they come, as long as the next one comes within `silence` seconds. Raises ConnectionResetError."""
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    piece = await anext(pieces)
+            except TimeoutError as error:
+                raise ConnectionResetError("the client ended its sending, and there is nothing to tell it") from error
+            except StopAsyncIteration:
+                return
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
 
 def _reset_on_close(request: BaseRequest) -> None:

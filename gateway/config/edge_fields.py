@@ -26,6 +26,15 @@ class ClientFields:
     HEADER_TIMEOUT = Field("header_timeout", Duration("10ms", "10m"), "For the whole head of a request, from its first byte.", 15.0)
     BODY_TIMEOUT = Field("body_timeout", Duration("10ms", "1h"), "How long a client may send nothing of a request's body.", 60.0)
     SEND_TIMEOUT = Field("send_timeout", Duration("10ms", "1h"), "How long a client may take nothing of an answer.", 60.0)
+    MIN_RATE = Field(
+        "min_rate", Size("1MiB"), "Bytes a second that a client must send of a body, or take of an answer, on the whole; 0: no least.", 240
+    )
+    HALF_CLOSE_TIMEOUT = Field(
+        "half_close_timeout",
+        Duration("10ms", "1h"),
+        "How long an answer that streams may be silent when the client has ended its sending, and may be gone.",
+        30.0,
+    )
     IDLE_TIMEOUT = Field("idle_timeout", Duration("10ms", "1h"), "How long a connection is kept between two requests.", 75.0)
     MAX_CONNECTIONS = Field("max_connections", Whole(1, 1_000_000), "Client connections of one process.", 10_000)
     MAX_CONNECTIONS_PER_ADDRESS = Field(

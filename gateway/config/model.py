@@ -93,6 +93,7 @@ class Admin:
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """What a client connection may take: time in each state, and size. `max_header_size` counts the whole head of a request.
+    `min_rate` is in bytes a second, both ways; 0 is no least one. `half_close_timeout` is for clients that have ended their sending.
 
     `max_connections_per_address` 0 means no limit of its own.
     """
@@ -100,6 +101,8 @@ class ClientSettings:
     header_timeout: float
     body_timeout: float
     send_timeout: float
+    min_rate: int
+    half_close_timeout: float
     idle_timeout: float
     max_connections: int
     max_connections_per_address: int

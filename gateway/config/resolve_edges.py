@@ -24,6 +24,8 @@ def resolve_client(section: Section) -> ClientSettings:
         header_timeout=section.get(ClientFields.HEADER_TIMEOUT),
         body_timeout=section.get(ClientFields.BODY_TIMEOUT),
         send_timeout=section.get(ClientFields.SEND_TIMEOUT),
+        min_rate=section.get(ClientFields.MIN_RATE),
+        half_close_timeout=section.get(ClientFields.HALF_CLOSE_TIMEOUT),
         idle_timeout=section.get(ClientFields.IDLE_TIMEOUT),
         max_connections=section.get(ClientFields.MAX_CONNECTIONS),
         max_connections_per_address=section.get(ClientFields.MAX_CONNECTIONS_PER_ADDRESS),

@@ -26,7 +26,7 @@ class ClientGone(Exception):
 
 
 class ClientSilent(Exception):
-    """The client has sent nothing of its body for too long."""
+    """The client has sent nothing of its body for too long, or too little."""
 
 
 class BodyTooLarge(Exception):
@@ -71,11 +71,31 @@ def expect_continue(request: BaseRequest, *, expected: bool) -> None:
         request.transport.write(CONTINUE)
 
 
-async def read_body(request: BaseRequest, limit: int, silence: float, memory: Memory) -> Taken:
+class Pace:
+    """How long the client of one body is waited for, in seconds: `silence` at first, and what it sends earns more at `rate` bytes a second.
+
+    Never more than `silence` is left, so that nobody can save up for a pause. A `rate` of 0 earns all of it with every byte. Only the time
+    in which we wait counts, not that in which an upstream takes its time.
+    """
+
+    __slots__ = ("_rate", "_silence", "left")
+
+    def __init__(self, silence: float, rate: int) -> None:
+        self._silence = silence
+        self._rate = rate
+        self.left = silence
+
+    def came(self, size: int, waited: float = 0.0) -> None:
+        """So much came, after so many seconds."""
+        if self._rate:
+            self.left = min(self._silence, self.left - waited + size / self._rate)
+
+
+async def read_body(request: BaseRequest, limit: int, pace: Pace, memory: Memory) -> Taken:
     """The whole body.
 
-    Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole, `ClientSilent` after `silence`
-    seconds without a byte, `MemoryFull` if the process cannot hold it.
+    Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole, `ClientSilent` when `pace` has
+    no time left, `MemoryFull` if the process cannot hold it.
     """
     if not request.body_exists:
         return Taken(b"")
@@ -85,7 +105,7 @@ async def read_body(request: BaseRequest, limit: int, silence: float, memory: Me
     size = 0
     counted: Counted | None = None
     while not content.at_eof():
-        body = await _next(request, silence)
+        body = await _next(request, pace)
         size += len(body)
         if size > limit:
             raise BodyTooLarge
@@ -94,13 +114,13 @@ async def read_body(request: BaseRequest, limit: int, silence: float, memory: Me
             if memory.full:
                 raise MemoryFull
             if size > LARGE_BODY:
-                return await _spill(request, limit, silence, memory, pieces)
+                return await _spill(request, limit, pace, memory, pieces)
             counted = counted or Counted(memory)
             counted.grow(len(body))
     return Taken(body if size == len(body) else b"".join(pieces), counted)
 
 
-async def _spill(request: BaseRequest, limit: int, silence: float, memory: Memory, pieces: list[bytes]) -> Taken:
+async def _spill(request: BaseRequest, limit: int, pace: Pace, memory: Memory, pieces: list[bytes]) -> Taken:
     """Go on reading into a file, and judge what can only be judged while it comes."""
     content, spool = request.content, memory.spool()
     parts = parts_reader(request.raw_headers)
@@ -111,7 +131,7 @@ async def _spill(request: BaseRequest, limit: int, silence: float, memory: Memor
                 parts.feed(piece)
         pieces.clear()
         while not content.at_eof():
-            piece = await _next(request, silence)
+            piece = await _next(request, pace)
             if spool.length + len(piece) > limit:
                 raise BodyTooLarge
             await spool.write(piece)
@@ -124,26 +144,31 @@ async def _spill(request: BaseRequest, limit: int, silence: float, memory: Memor
     return Taken(spool, spool, None if parts is None else parts.digest())
 
 
-async def stream_body(request: BaseRequest, silence: float) -> AsyncIterator[bytes]:
+async def stream_body(request: BaseRequest, pace: Pace) -> AsyncIterator[bytes]:
     """The body in pieces as they come, with backpressure on the client. Raises like `read_body`."""
     content = request.content
     while True:
-        chunk = await _next(request, silence)
+        chunk = await _next(request, pace)
         if chunk:
             yield chunk
         if content.at_eof():
             return
 
 
-async def _next(request: BaseRequest, silence: float) -> bytes:
-    """What has arrived, waiting for it at most `silence` seconds. Empty only at the end."""
+async def _next(request: BaseRequest, pace: Pace) -> bytes:
+    """What has arrived, waiting for it as long as `pace` says. Empty only at the end."""
     content = request.content
     try:
         piece = content.read_nowait()  # a timer for each piece would cost as much as the piece
         if piece or content.at_eof():
+            pace.came(len(piece))
             return piece
-        async with asyncio.timeout(silence):
-            return await content.readany()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(pace.left):
+            piece = await content.readany()
+        pace.came(len(piece), loop.time() - began)
+        return piece
     except TimeoutError as error:
         raise ClientSilent from error
     except _BROKEN as error:

@@ -12,7 +12,7 @@ from gateway.core.policy import Policy
 from gateway.core.routes import split_target
 from gateway.engine.request import Held
 from gateway.ports import Body
-from gateway.proxy.body import expect_continue
+from gateway.proxy.body import Pace, expect_continue
 from gateway.proxy.client_connection import ClientConnection
 from gateway.proxy.routing import UNMATCHED, Routing
 
@@ -62,6 +62,10 @@ class Call:
         """The body is really wanted: say so to a client that asked first."""
         expect_continue(self.request, expected=self.waited_for)
         self.waited_for = False
+
+    def pace(self) -> Pace:
+        """How long the client is waited for while its body comes."""
+        return Pace(self.routing.edge.body_timeout, self.routing.edge.min_rate)
 
     def client(self) -> str | None:
         """The nearest address that is no trusted proxy, for logs; None on a unix socket that no trusted word has come through."""

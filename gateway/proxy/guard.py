@@ -74,7 +74,7 @@ class Guard:
 
     async def _read(self, call: Call, policy: Policy) -> None:
         limit = policy.limits.request_body if policy.mode is Mode.ENFORCE else max(OBSERVED_BODY, policy.limits.request_body)
-        taken = await read_body(call.request, limit, call.routing.edge.body_timeout, self.memory)
+        taken = await read_body(call.request, limit, call.pace(), self.memory)
         call.body, call.held, call.parts = taken.body, taken.held, taken.parts
         call.request_bytes = len(taken.body) if isinstance(taken.body, bytes) else taken.body.length
 

@@ -49,7 +49,7 @@ def _no_fence() -> bool:
 
 
 async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
-    request, silence = call.request, call.routing.edge.body_timeout
+    request, pace = call.request, call.pace()
     method = request.method.encode()
     announced = call.fields.first(b"content-length")
     length = int(announced) if announced is not None else None
@@ -60,9 +60,9 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
     if not request.body_exists:
         framed = length == 0
     elif length is not None and length <= SMALL_BODY:
-        body, framed = b"".join([piece async for piece in stream_body(request, silence)]), True
+        body, framed = b"".join([piece async for piece in stream_body(request, pace)]), True
     else:
-        body = stream_body(request, silence)
+        body = stream_body(request, pace)
     return UpstreamRequest(
         method,
         call.target,

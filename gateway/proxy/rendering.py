@@ -18,7 +18,7 @@ from gateway.problem import ProblemWriter
 from gateway.proxy.call import Call
 from gateway.proxy.head import METHODS
 from gateway.proxy.tunnel import join
-from gateway.wire import Pieces, WireResponse, WireTunnel, reason_of
+from gateway.wire import Patience, Pieces, WireResponse, WireTunnel, reason_of
 
 _UNREAD = frozenset(
     {
@@ -91,9 +91,7 @@ class Renderer:
         return self._wire(call, answer.status, answer.reason, fields + ours, answer.body, length)
 
     def _wire(self, call: Call, status: int, reason: bytes, headers: Headers, body: bytes | Pieces, length: int | None) -> WireResponse:
-        return WireResponse(
-            status, reason, headers, body, length=length, close=self._ends(call), send_timeout=call.routing.edge.send_timeout
-        )
+        return WireResponse(status, reason, headers, body, length=length, close=self._ends(call), patience=_patience(call))
 
     def _ends(self, call: Call) -> bool:
         """Whether this answer is the last one, also where aiohttp does not see it: it lets `keep-alive` win in HTTP/1.0.
@@ -125,8 +123,7 @@ class Renderer:
             headers = marked(headers, policy, reply)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
-        send_timeout = call.routing.edge.send_timeout
-        return WireResponse(status, reason_of(status), headers + ours + more, body, close=close, send_timeout=send_timeout)
+        return WireResponse(status, reason_of(status), headers + ours + more, body, close=close, patience=_patience(call))
 
 
 def values_of(call: Call, reply: Reply) -> dict[str, str]:
@@ -160,6 +157,11 @@ def marked(headers: Headers, policy: Policy, reply: Reply) -> Headers:
     if policy.mark_duplicates and reply.duplicate:
         headers += ((DUPLICATE, b"true"),)
     return expose(headers, exposed(policy)) if policy.expose_headers else headers
+
+
+def _patience(call: Call) -> Patience:
+    edge = call.routing.edge
+    return edge.half_closed_patience if call.connection.half_closed else edge.patience
 
 
 def _join(call: Call, tunnel: Tunnel) -> Awaitable[int]:

@@ -12,6 +12,7 @@ from gateway.core.policy import Route, principal_headers
 from gateway.core.routes import RouteTable
 from gateway.ports import Upstream
 from gateway.principal import Identifier
+from gateway.wire import PATIENT, Patience
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -21,13 +22,15 @@ UNMATCHED = "unmatched"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """How this gateway behaves toward clients and names itself. Durations are seconds."""
+    """How this gateway behaves toward clients and names itself. Durations are seconds, rates bytes a second."""
 
     name: bytes = b"idempotency-gateway"
     forwarding: Forwarding = Forwarding.X_FORWARDED
     proxy_status: bool = False
     body_timeout: float = 60.0
-    send_timeout: float = 60.0
+    min_rate: int = 240
+    patience: Patience = PATIENT
+    half_closed_patience: Patience = PATIENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from gateway.system import SystemClock, SystemRandomness
 from gateway.tls import TlsError, client_context
 from gateway.upstream import Balancer
 from gateway.webhook import WebhookReceiver
+from gateway.wire import Patience
 
 _RESTART = ("listen", "webhook_listen", "workers", "postgres", "redis", "digest_secret", "encryption_keys", "access_log", "memory")
 """Settings that a running process cannot change."""
@@ -243,7 +244,16 @@ def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: I
 def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Identifier) -> Routing:
     """The compiled route map."""
     client = config.client
-    edge = Edge(config.name.encode(), config.forwarded, config.proxy_status, client.body_timeout, client.send_timeout)
+    patience = Patience(client.send_timeout, client.min_rate)
+    edge = Edge(
+        config.name.encode(),
+        config.forwarded,
+        config.proxy_status,
+        client.body_timeout,
+        client.min_rate,
+        patience,
+        replace(patience, silence=client.half_close_timeout),
+    )
     return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies, edge, identifier)
 
 

@@ -26,6 +26,10 @@ AT_TOP = [
     pytest.param("client: {header_timeout: 11m}", "11:26: client.header_timeout: must be from 10ms to 10m, found 11m", id="header"),
     pytest.param("client: {body_timeout: 1ms}", "11:24: client.body_timeout: must be from 10ms to 1h, found 1ms", id="body"),
     pytest.param("client: {send_timeout: 2h}", "11:24: client.send_timeout: must be from 10ms to 1h, found 2h", id="send"),
+    pytest.param("client: {min_rate: 2MiB}", "11:20: client.min_rate: must be at most 1MiB, found 2MiB", id="rate"),
+    pytest.param(
+        "client: {half_close_timeout: 0s}", "11:30: client.half_close_timeout: must be from 10ms to 1h, found 0s", id="half-close"
+    ),
     pytest.param("client: {idle_timeout: 0s}", "11:24: client.idle_timeout: must be from 10ms to 1h, found 0s", id="idle"),
     pytest.param("client: {max_connections: 0}", "11:27: client.max_connections: must be from 1 to 1000000, found 0", id="connections"),
     pytest.param(

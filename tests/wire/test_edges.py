@@ -1,6 +1,7 @@
 """Limits on clients and memory: who is too slow, too large or too many is told so, or cut, and nobody else notices."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 
@@ -15,8 +16,8 @@ from tests.wire.stub import CREATED, Stub, Turn, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CLIENT = """client: {header_timeout: 700ms, body_timeout: 700ms, send_timeout: 1s, idle_timeout: 1s,
-  max_connections: 40, max_connections_per_address: 8, max_header_size: 16KiB, max_headers: 40}
+CLIENT = """client: {header_timeout: 700ms, body_timeout: 700ms, send_timeout: 1s, idle_timeout: 1s, min_rate: 4B,
+  half_close_timeout: 300ms, max_connections: 40, max_connections_per_address: 8, max_header_size: 16KiB, max_headers: 40}
 memory: {total: 16MiB}
 trusted_proxies: [127.0.0.2/32]"""
 
@@ -133,6 +134,44 @@ async def test_a_body_that_keeps_coming_is_waited_for(wire: Wire) -> None:
             await asyncio.sleep(0.2)
             await client.send(bytes((byte,)))
         assert (await client.receive()).status == 201
+
+
+@pytest.mark.parametrize("target", [b"/plain", b"/v1/pay"])
+async def test_a_body_below_the_least_rate_is_no_request(wire: Wire, target: bytes) -> None:
+    """Something comes each time before the silence is too long, and yet on the whole too little: nobody holds a slot with that."""
+    case = slug(f"trickle {target!r}")
+    size = b"%d" % (90_000 if target == b"/plain" else 100)
+    head = guarded(case, target=target).replace(b"Content-Length: 2\r\n\r\n{}", b"Content-Length: " + size + b"\r\n\r\n{")
+    async with await connect(wire.port) as client:
+        await client.send(head)
+        answer = asyncio.ensure_future(rest(client, within=30))
+        while not answer.done():
+            with contextlib.suppress(ConnectionError):
+                await client.send(b" ")
+            await asyncio.wait({answer}, timeout=0.4)
+        assert (await answer)[:13] in {b"", b"HTTP/1.1 408 "}
+    assert wire.stub.runs[case] == 0
+    assert await wire.record(case) is None
+    await wire.stub.until(lambda: not any(seen.connection in wire.stub.open for seen in wire.stub.of(case)))
+
+
+async def events(turn: Turn) -> None:
+    """An event stream that has nothing to tell, to a client that has ended its sending meanwhile."""
+    await turn.body()
+    await asyncio.sleep(0.3)
+    await turn.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n")
+    await turn.left()
+
+
+async def test_a_silent_stream_is_not_held_open_for_a_client_that_may_be_gone(wire: Wire) -> None:
+    """Its end of sending came before the answer began: after `half_close_timeout` of silence the upstream's slot comes free."""
+    wire.stub.scripts[b"gone-before"] = events
+    async with await connect(wire.port) as client:
+        await client.send(request(b"gone-before"))
+        client.writer.write_eof()
+        assert b": hello" in await rest(client, within=10)
+        used = wire.stub.one(b"gone-before").connection
+        await wire.stub.until(lambda: used not in wire.stub.open)
 
 
 async def test_a_client_that_takes_nothing_is_cut(wire: Wire) -> None:
