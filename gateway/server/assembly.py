@@ -307,6 +307,7 @@ def make_hot(
         lease_ttl=redis.lease,
         replay_ttl=redis.replay_ttl,
         max_value=redis.max_value,
+        secret=config.digest_secret or b"",
         observer=observer,
     )
     return link, tiered

@@ -31,12 +31,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Clock, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
 from gateway.store.looks import Looks
 from gateway.store.quiet import Quiet
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, encode_completed, encode_lease
+from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
 from gateway.store.redis.hotpath import Acquired, Begun, HotPath
 from gateway.store.redis.writeback import Writeback
@@ -64,11 +65,19 @@ class _Held:
     settling: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Something of somebody else's is in Redis that is no answer by itself. `running`: a lease for the same operation."""
+
+    running: LeaseEntry | None = None
+
+
 class TieredStore:
     """A `Store` over `authority`, with `hot` in front of it. Owns its background writes; owns neither `authority` nor `hot`.
 
     `lease_ttl` and `replay_ttl` (seconds) bound the life of a lease and of a completed record in Redis, `max_value` (bytes) the size of the
-    latter. The observer hears of a write to Redis that found its token gone as `redis_` and `extend`, `complete`, `fill` or `delete`.
+    latter; `secret` keys the seals of its entries. The observer hears of a write to Redis that found its token gone as `redis_` and
+    `extend`, `complete`, `fill` or `delete`.
     """
 
     def __init__(
@@ -80,6 +89,7 @@ class TieredStore:
         lease_ttl: float = 5.0,
         replay_ttl: float = 900.0,
         max_value: int = 64 * 1024,
+        secret: bytes = b"",
         observer: StoreObserver | None = None,
     ) -> None:
         self._authority = authority
@@ -88,6 +98,7 @@ class TieredStore:
         self._lease_ttl = lease_ttl
         self._replay_ttl = replay_ttl
         self._max_value = max_value
+        self._seal = Seal(secret)
         self._observer = observer or Quiet()
         self._writes = Writeback(clock, self._observer)
         self._held: dict[bytes, _Held] = {}
@@ -103,7 +114,7 @@ class TieredStore:
         held = await self._ask(intent)
         if isinstance(held, Record):
             return held
-        if isinstance(held, LeaseEntry | CompletedEntry):
+        if isinstance(held, _Taken):
             return await self._behind(held, intent)
         try:
             found = await self._authority.reserve(intent)
@@ -218,10 +229,8 @@ class TieredStore:
         await self._writes.close(timeout)
         await self._looks.close()
 
-    async def _ask(self, intent: Intent) -> Record | LeaseEntry | CompletedEntry | _Held | None:
-        """What Redis knows for certain; an entry of somebody else's that is no answer by itself; my lease there if it is acknowledged; or
-        None.
-        """
+    async def _ask(self, intent: Intent) -> Record | _Taken | _Held | None:
+        """What Redis knows for certain; that somebody else's is there; my lease there if it is acknowledged; or None."""
         lookup = intent.key.lookup_digest()
         if intent.observed or self._writes.pending(lookup):
             return None
@@ -238,29 +247,31 @@ class TieredStore:
             raise
         if isinstance(answer, Acquired):
             return self._mine(lookup, intent, ttl)
-        match decode(lookup, answer.value):
-            case CompletedEntry() as entry:
-                known = replayable(intent.key, entry, self._authority.now_us()) if entry.fingerprint == intent.fingerprint else None
-                return known or entry
-            case LeaseEntry() as entry if entry.owner != intent.owner:
-                return in_progress(intent.key, entry) if self._runs_here(entry, intent) else entry
+        entry = decode(lookup, answer.value, self._seal)
+        if isinstance(entry, LeaseEntry) and entry.owner == intent.owner:
+            return None
+        if entry is None or entry.fingerprint != intent.fingerprint:
+            return _Taken()
+        match entry:
+            case CompletedEntry():
+                return replayable(intent.key, entry, self._authority.now_us()) or _Taken()
+            case LeaseEntry():
+                return in_progress(intent.key, entry) if self._runs_here(entry) else _Taken(entry)
             case _:
-                return None
+                assert_never(entry)
 
-    def _runs_here(self, entry: LeaseEntry, intent: Intent) -> bool:
+    def _runs_here(self, entry: LeaseEntry) -> bool:
         """Whether it is the lease of an attempt of this process that has not ended: what the authority would say is known."""
         held = self._held.get(entry.owner)
-        if held is None or held.settling or entry.fingerprint != intent.fingerprint:
-            return False
-        return self._clock.boottime() < held.trusted_until
+        return held is not None and not held.settling and self._clock.boottime() < held.trusted_until
 
-    async def _behind(self, entry: LeaseEntry | CompletedEntry, intent: Intent) -> Lease | Record | Tombstone:
+    async def _behind(self, taken: _Taken, intent: Intent) -> Lease | Record | Tombstone:
         """What the authority says where somebody else's entry is. Of mine there is none."""
         try:
-            if isinstance(entry, LeaseEntry) and entry.fingerprint == intent.fingerprint:
+            if taken.running is not None:
                 found = await self._looks.find(intent.key)
                 if found is None and intent.gone_for is None:
-                    return in_progress(intent.key, entry)  # its reserve is on its way
+                    return in_progress(intent.key, taken.running)  # its reserve is on its way
                 if found is not None and (not found.observed or found.status is Status.COMPLETED):
                     return found
             # A tombstone, an observed record that is to be taken over, another fingerprint: those are told by a reserve alone.
@@ -293,7 +304,7 @@ class TieredStore:
     def _complete(self, held: _Held, entry: CompletedEntry, operation: str, put: _Put) -> None:
         now_us = self._authority.now_us()
         ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
-        value = encode_completed(held.lookup, entry, self._max_value) if ttl > 0 else None
+        value = encode_completed(held.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
         if value is None:
             self._delete(held)
             return

@@ -10,13 +10,15 @@ from gateway.store.memory import MemoryStore
 from gateway.store.memory_resolving import MemoryReconciliation
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.breaker import Breaker
-from gateway.store.redis.codec import CompletedEntry, decode, encode_completed
+from gateway.store.redis.codec import CompletedEntry, Seal, decode, encode_completed
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock
 from tests.contract.harness import age_records, archived_records, audited, empty_records, remembered
 from tests.contract.store_contract import StoreContract
+
+SEAL = Seal(b"")
 
 
 class PassingClock(SystemClock):
@@ -91,9 +93,10 @@ class TieredPostgresHarness(TieredHarness):
         value = await self.link.execute(b"GET", key)
         assert isinstance(value, bytes)
         lookup = urlsafe_b64decode(key.removeprefix(b"idem:{").removesuffix(b"}") + b"=")
-        match decode(lookup, value):
+        match decode(lookup, value, SEAL):
             case CompletedEntry() as entry:
-                moved = encode_completed(lookup, replace(entry, expires_at_us=entry.expires_at_us - int(seconds * 1e6)), len(value))
+                earlier = replace(entry, expires_at_us=entry.expires_at_us - int(seconds * 1e6))
+                moved = encode_completed(lookup, earlier, len(value), SEAL)
                 assert moved is not None
                 await self.link.execute(b"SET", key, moved, b"KEEPTTL")
             case _:

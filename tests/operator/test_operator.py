@@ -16,7 +16,7 @@ from gateway.operator import By, Conflict, Done, NotFound, Operator, TooEarly, W
 from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.resolving import Audit, Entry, Evidence, Fence, Listed, Selection, Shown
 from gateway.store.postgres import PostgresStore
-from gateway.store.redis.codec import CompletedEntry, decode
+from gateway.store.redis.codec import CompletedEntry, Seal, decode
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.tiered import TieredStore
 from gateway.system import SystemClock
@@ -210,7 +210,7 @@ async def test_evidence_stands_against_not_executed(bench: Bench) -> None:
 async def test_a_deleted_record_is_gone_everywhere(bench: Bench) -> None:
     """Postgres first, then Redis, which acknowledges; the next request runs."""
     await bench.make("k", "completed")
-    assert isinstance(decode(key("k").lookup_digest(), await bench.hot.get(key("k").lookup_digest()) or b""), CompletedEntry)
+    assert isinstance(decode(key("k").lookup_digest(), await bench.hot.get(key("k").lookup_digest()) or b"", Seal(b"")), CompletedEntry)
     assert await bench.operator.delete(key("k"), BY) == Done(None, 0.0)
     assert await bench.operator.show(key("k")) == NotFound()
     assert await bench.operator.delete(key("k"), BY) == NotFound()

@@ -1,6 +1,7 @@
 """The value format of a Redis entry."""
 
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -9,15 +10,19 @@ from hypothesis import strategies as st
 
 from gateway.core.model import Fingerprint, StoredResponse
 from gateway.core.packing import ENCODINGS, PLAIN, ZLIB
+from gateway.store.redis import codec
 from gateway.store.redis.codec import (
     CompletedEntry,
     LeaseEntry,
-    decode,
-    encode_completed,
+    Seal,
     encode_lease,
     entry_key,
     lease_prefix,
 )
+
+SEAL = Seal(b"secret")
+decode = partial(codec.decode, seal=SEAL)
+encode_completed = partial(codec.encode_completed, seal=SEAL)
 
 LOOKUP = bytes(range(32))
 OWNER = b"o" * 16
@@ -98,11 +103,21 @@ def test_any_bytes_can_be_read(value: bytes) -> None:
 
 
 @given(completed, st.data())
-def test_damaged_values_do_not_raise(entry: CompletedEntry, data: st.DataObject) -> None:
-    """A value with one byte changed is read or not, but never raises."""
+def test_altered_values_are_not_read(entry: CompletedEntry, data: st.DataObject) -> None:
+    """A value of which any byte was changed, in the body, in a header, in the status or anywhere else, says nothing."""
     value = bytearray(encoded(entry))
-    value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
-    decode(LOOKUP, bytes(value))
+    value[data.draw(st.integers(0, len(value) - 1))] ^= data.draw(st.integers(1, 255))
+    assert decode(LOOKUP, bytes(value)) is None
+
+
+@given(completed)
+def test_a_seal_of_another_secret_is_not_read(entry: CompletedEntry) -> None:
+    """Who can write to Redis and does not know the digest secret makes no entry that is an answer."""
+    for other in (Seal(b""), Seal(b"other")):
+        assert codec.decode(LOOKUP, encoded(entry), other) is None
+        forged = codec.encode_completed(LOOKUP, entry, LIMIT, other)
+        assert forged is not None
+        assert decode(LOOKUP, forged) is None
 
 
 @given(completed, st.data())
@@ -124,40 +139,46 @@ def test_unknown_format_and_state_are_not_read(at: int) -> None:
     assert decode(LOOKUP, bytes(value)) is None
 
 
-def test_plain_and_packed_bodies_have_formats_of_their_own() -> None:
-    """A plain body is written as the release before reads it; a packed one in a format that it knows nothing of."""
-    assert encoded()[0] == 1
-    assert encoded(PACKED)[0] == 2
+def resealed(value: bytes) -> bytes:
+    """As if it had been written so."""
+    return value[:-16] + SEAL.of(value[:-16])
+
+
+def test_the_formats_of_the_releases_before_are_told_apart() -> None:
+    """Leases stay as they were; completed records have a format that those releases do not read."""
+    assert (encoded()[0], encoded(PACKED)[0]) == (3, 3)
     assert encode_lease(LOOKUP, ENTRY.fingerprint, OWNER)[0] == 1
 
 
-def test_a_format_1_value_is_read_as_ever() -> None:
-    """What the release before has written, byte for byte."""
-    head = b"\x01\x02" + OWNER + LOOKUP + ENTRY.expires_at_us.to_bytes(8, "big") + b"\x00\x01" + b"\x20\x20" + b"p" * 32 + b"f" * 32
+@pytest.mark.parametrize("form", [1, 2])
+def test_an_unsealed_completed_record_is_not_read(form: int) -> None:
+    """What the release before has written: nobody knows whether it was altered."""
+    head = bytes((form, 2)) + OWNER + LOOKUP + ENTRY.expires_at_us.to_bytes(8, "big") + b"\x00\x01" + b"\x20\x20" + b"p" * 32 + b"f" * 32
     record = UUID(int=7).bytes + (3).to_bytes(8, "big") + (1).to_bytes(4, "big") + (5).to_bytes(2, "big")
     answer = (201).to_bytes(2, "big") + (7).to_bytes(2, "big") + (3).to_bytes(2, "big") + (18).to_bytes(4, "big")
-    body = b"\x01" + (4).to_bytes(8, "big") + b"\x20"
+    packed = (ZLIB).to_bytes(1, "big") + (4).to_bytes(4, "big") if form == 2 else b""
+    body = b"\x01" + (4).to_bytes(8, "big") + b"\x20" + packed
     value = head + record + answer + body + b"req-1" + b"Created" + b"d" * 32 + b"Set\n1\nset\n2\nEmpty\n" + b"body"
-    assert decode(LOOKUP, value) == ENTRY
-    assert encoded() == value
+    assert decode(LOOKUP, value) is None
+    assert decode(LOOKUP, resealed(value + bytes(16))) is None
 
 
-@pytest.mark.parametrize("form", [1, 2])
+@pytest.mark.parametrize("form", [1, 3])
 def test_neither_format_is_read_as_the_other(form: int) -> None:
-    """A plain body is never taken for a packed one, nor the other way round; and no lease has format 2."""
-    entries = [encoded(), encoded(PACKED), encode_lease(LOOKUP, ENTRY.fingerprint, OWNER)]
-    for value in entries:
+    """A completed record is never taken for a lease, nor the other way round."""
+    for value in (encoded(), encoded(PACKED), encode_lease(LOOKUP, ENTRY.fingerprint, OWNER)):
         if value[0] != form:
             assert decode(LOOKUP, bytes((form,)) + value[1:]) is None
+            assert decode(LOOKUP, resealed(bytes((form,)) + value[1:])) is None
 
 
-@pytest.mark.parametrize("encoding", [PLAIN, 2, 255])
+@pytest.mark.parametrize("encoding", [2, 255])
 def test_an_unknown_encoding_is_not_read(encoding: int) -> None:
-    """How a later release packs bodies says nothing to this one; and format 2 has packed bodies only."""
+    """How a later release packs bodies says nothing to this one."""
     value = encoded(PACKED)
     at = value.index((ZLIB).to_bytes(1, "big") + (6).to_bytes(4, "big") + b"req-1")
     assert decode(LOOKUP, value) == PACKED
-    assert decode(LOOKUP, value[:at] + bytes((encoding,)) + value[at + 1 :]) is None
+    assert decode(LOOKUP, resealed(value[:at] + bytes((encoding,)) + value[at + 1 :])) is None
 
 
 def test_a_packed_body_counts_as_it_is_stored() -> None:

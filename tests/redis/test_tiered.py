@@ -95,6 +95,21 @@ async def test_a_value_of_another_release_is_not_read(bench: Tiers) -> None:
     assert await bench.redis.execute(b"GET", name) == b"\x09future"
 
 
+async def test_an_altered_entry_is_not_served(bench: Tiers) -> None:
+    """A byte of the body, or of a header, was changed in Redis: the authority is asked, and tells the answer as it was."""
+    for altered in (b"paid", b"Set"):
+        record = key()
+        await bench.store.complete(lease_of(await bench.store.reserve(intent(record))), response(), KEPT)
+        assert isinstance(await bench.entry(record), CompletedEntry)
+        name = entry_key(record.lookup_digest())
+        value = await bench.redis.execute(b"GET", name)
+        assert isinstance(value, bytes)
+        await bench.redis.execute(b"SET", name, value.replace(altered, altered[::-1]), b"KEEPTTL")
+        asked = bench.authority.asked
+        assert record_of(await bench.other.reserve(intent(record))).response == response()
+        assert bench.authority.asked == asked + 1
+
+
 async def test_an_expired_record_is_not_served(bench: Tiers) -> None:
     """An entry outlives its record's expiry in Redis, and still is no answer from that instant on."""
     record = key()

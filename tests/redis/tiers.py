@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import Retention, StoreUnavailable
 from gateway.store.quiet import Quiet
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode, entry_key
+from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, entry_key
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
@@ -17,6 +17,7 @@ from tests.redis.support import digest, fingerprint, linked, token
 
 RETENTION = 3600.0
 KEPT = Retention(RETENTION)
+SEAL = Seal(b"")
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Tiers:
         if value is None:
             return None
         assert isinstance(value, bytes)
-        entry = decode(lookup, value)
+        entry = decode(lookup, value, SEAL)
         assert entry is not None
         return entry
 

@@ -12,8 +12,7 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry, decode
-from gateway.store.redis.facts import in_progress
+from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode
 from gateway.store.redis.hotpath import Acquired, Found
 from gateway.store.tiered import TieredStore
 from tests.simulation.authority import UnreliableStore, at_once
@@ -135,7 +134,7 @@ class TellsMisuseFromRedis(TieredStore):
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         lookup = intent.key.lookup_digest()
         value = await self._look(lookup)
-        entry = None if value is None else decode(lookup, value)
+        entry = None if value is None else decode(lookup, value, self._seal)
         if isinstance(entry, LeaseEntry) and entry.fingerprint != intent.fingerprint:
             return Record(intent.key, UUID(int=0), 0, Status.IN_PROGRESS, entry.fingerprint, entry.owner, 0, "", lease_live=True)
         return await super().reserve(intent)
@@ -159,10 +158,8 @@ class TellsRedisBeforeTheCommit(TieredStore):
 
 
 class BelievesAnothersLease(TieredStore):
-    async def _behind(self, entry: LeaseEntry | CompletedEntry, intent: Intent) -> Lease | Record | Tombstone:
-        if isinstance(entry, LeaseEntry) and entry.fingerprint == intent.fingerprint:
-            return in_progress(intent.key, entry)
-        return await super()._behind(entry, intent)
+    def _runs_here(self, entry: LeaseEntry) -> bool:
+        return True
 
 
 class BelievesASlowClock(UnreliableStore):
@@ -181,7 +178,8 @@ class MixesUpReplies(SimulatedHotPath):
         if isinstance(answer, Found):
             last, self._last = self._last, answer.value
             if last is not None:
-                return Found(last[:18] + lookup + last[50:])
+                mixed = last[:18] + lookup + last[50:]
+                return Found(mixed if mixed[0] == LEASE_FORMAT else mixed[:-SEAL_LENGTH] + Seal(b"").of(mixed[:-SEAL_LENGTH]))
         return answer
 
 
