@@ -18,19 +18,18 @@ class StoreUnavailable(Exception):
     """A store could not be asked, or its answer was lost.
 
     `may_have_landed` is False only when it is certain that nothing is written and nothing will be: the statement did not reach the store,
-    or the store itself said that it undid it. `asked` is False only when nothing of it reached the store: then, and only then, nobody
-    else's record can have been in its way. `reason` is a closed-set word for metrics: `refused`, `timeout`, `disconnected`, `overloaded`,
-    `not_ready`, `error`. `key_in_use`: somebody else's request is known to have been made under this key, so that to execute without
-    the store could execute twice.
+    or the store itself said that it undid it. `asked` is False only when nothing of it reached the store, and nothing of
+    somebody else's is known to be under its key: then, and only then, nobody else's record can have been in its way. `reason` is a
+    closed-set word for metrics: `refused`, `timeout`, `disconnected`, `overloaded`, `not_ready`, `error`, and those of
+    `gateway.store.redis.server`.
     """
 
-    def __init__(self, store: str, reason: str, *, may_have_landed: bool, asked: bool | None = None, key_in_use: bool = False) -> None:
+    def __init__(self, store: str, reason: str, *, may_have_landed: bool, asked: bool | None = None) -> None:
         super().__init__(f"{store}: {reason}")
         self.store = store
         self.reason = reason
         self.may_have_landed = may_have_landed
         self.asked = may_have_landed if asked is None else asked
-        self.key_in_use = key_in_use
 
 
 class Transition(enum.Enum):

@@ -91,8 +91,7 @@ class Engine:
                 return found
             attempt = Attempt(self._tools, request, found, upstream, store_seconds=store_seconds, duplicate=self._duplicate(request))
         except StoreUnavailable as unavailable:
-            unasked = not (unavailable.asked or unavailable.key_in_use)
-            if request.policy.on_store_outage is OnStoreOutage.FORWARD and unasked:
+            if request.policy.on_store_outage is OnStoreOutage.FORWARD and not unavailable.asked:
                 return await forward_unprotected(self._tools, request, upstream)
             return Reply(
                 Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=clock.boottime() - started

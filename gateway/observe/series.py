@@ -151,7 +151,8 @@ class StoreSeries:
     def error(self, store: str, operation: str, reason: str) -> Counter:
         found = self._errors.get((store, operation, reason))
         if found is None:
-            bounded = reason if reason in sets.STORE_REASONS else sets.OTHER
+            known = reason in sets.STORE_REASONS or (store == "redis" and reason in sets.REDIS_REFUSALS)
+            bounded = reason if known else sets.OTHER
             found = self._families.store_errors.labels(*_bounded(store, operation), bounded)
             self._errors[store, operation, reason] = found
         return found

@@ -38,10 +38,12 @@ STORE_OPERATIONS = {
         ),
         *("due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),
-    "redis": ("acquire", "get", "extend", "complete", "fill", "delete", "forget"),
+    "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget"),
 }
 STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")
 """The words of `gateway.ports.StoreUnavailable`."""
+REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
+"""Why a Redis server that answers cannot serve: the words of `gateway.store.redis.server` beside those."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
 TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "scopes")

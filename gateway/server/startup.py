@@ -5,6 +5,7 @@ import logging
 from dataclasses import dataclass
 
 import asyncpg
+from redis.exceptions import RedisError
 
 from gateway.config import Config
 from gateway.config.units import format_duration
@@ -13,6 +14,8 @@ from gateway.server.assembly import Gateway, make_authority
 from gateway.server.claims import scope_claims
 from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
+from gateway.store.redis.connection import ErrorReply, Wire, address_of, opener
+from gateway.store.redis.server import Unfit
 
 START_PATIENCE = 30.0
 """How long a starting process waits for Postgres before it gives up with exit code 69."""
@@ -134,16 +137,15 @@ async def check_connect(config: Config) -> list[str]:
 
 
 async def _check_redis(config: Config) -> list[str]:
+    """Whether Redis can serve: what entries need is tried with a key of our own."""
     if config.redis is None:
         return []
-    from redis.asyncio import Redis  # noqa: PLC0415 - only this check speaks to Redis through its high-level client
-    from redis.exceptions import RedisError  # noqa: PLC0415 - as above
-
-    client: Redis = Redis.from_url(config.redis.url, socket_timeout=2.0, socket_connect_timeout=2.0)
+    url = config.redis.url
     try:
-        await client.ping()
-    except (RedisError, OSError, TimeoutError) as error:
-        return [f"redis: {type(error).__name__}: {error}"]
-    finally:
-        await client.aclose()
+        wire = await Wire.open(opener(url), asyncio.get_running_loop().time() + 2.0)
+    except TimeoutError:
+        return [f"redis: {address_of(url)}: no answer within 2s"]
+    except (Unfit, ErrorReply, RedisError, OSError) as error:
+        return [f"redis: {address_of(url)}: {error}"]
+    await wire.close()
     return []

@@ -19,7 +19,7 @@ Theory of operation. The authority decides; Redis only ever says what is already
   is no estimate yet, Redis answers no replay. The host's wall clock is never read.
 * **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays that Redis holds
   still answer; everything else raises, and a lease set for it is taken back. Under an entry of somebody else's it raises with
-  `key_in_use`: the operation may be running, or has run, so that nobody may pass it on unguarded.
+  `asked`: the operation may be running, or has run, so that nobody may pass it on unguarded.
 * **Tombstones** are not in Redis: nothing would be gained. That there is none, which every new key needs to hear, only the authority can
   say; and whom a tombstone refuses is not in a hurry. So no entry can outlive a tombstone, or must be found when an operator frees a key.
 * **Observing intents** neither read nor write Redis: a lease of theirs there would be a reason to refuse an enforcing one.
@@ -277,7 +277,7 @@ class TieredStore:
             # A tombstone, an observed record that is to be taken over, another fingerprint: those are told by a reserve alone.
             return await self._authority.reserve(intent)
         except StoreUnavailable as error:
-            raise StoreUnavailable(error.store, error.reason, may_have_landed=error.may_have_landed, key_in_use=True) from error
+            raise StoreUnavailable(error.store, error.reason, may_have_landed=error.may_have_landed, asked=True) from error
 
     def _settling(self, lease: Lease) -> None:
         held = self._held.get(lease.owner)

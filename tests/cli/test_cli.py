@@ -10,6 +10,7 @@ import pytest
 from gateway import __version__
 from gateway.config import json_schema
 from gateway.dialects import names, text_of
+from gateway.embedded import start_redis
 from tests.cli.support import LEAST, MODULE, run, run_process, write
 
 COMMANDS = ["dev", "serve", "check", "migrate", "schema", "dialects", "version"]
@@ -193,6 +194,19 @@ def test_check_connect_without_a_server_exits_with_69(tmp_path: Path) -> None:
     assert done.code == 69
     assert done.out.startswith("ROUTE ")
     assert [line.partition(":")[0] for line in done.err.splitlines()] == ["postgres", "redis"]
+
+
+def test_check_connect_tells_that_redis_is_a_replica(tmp_path: Path, database: str) -> None:
+    """It answers PING and takes no writes: named with its primary and the remedy, and not OK."""
+    server = start_redis(tmp_path / "redis", settings={"replicaof": "127.0.0.1 1"})
+    try:
+        path = write(tmp_path, LEAST + 'redis: {url: "${REDIS}"}\n')
+        done = run("check", "--connect", "--config", path, env={"DSN": database, "REDIS": server.url})
+    finally:
+        server.stop()
+    assert done.code == 69
+    said = "its primary is 127.0.0.1:1: it is a replica and takes no writes; redis.url must lead to the primary"
+    assert done.err == f"redis: 127.0.0.1:{server.port}: {said}\n"
 
 
 def test_check_connect_tells_of_a_missing_schema_and_is_content_with_a_migrated_one(tmp_path: Path, empty_database: str) -> None:

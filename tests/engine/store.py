@@ -23,9 +23,9 @@ class Teller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refuses:
-    """The store cannot be asked; nothing was sent. `key_in_use`: but somebody else's entry was seen in Redis."""
+    """The store cannot be asked; nothing was sent. `asked`: but somebody else's entry was seen in Redis."""
 
-    key_in_use: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class TroubledStore:
             case None:
                 await asyncio.sleep(0.001)
                 return await self._land(operation, perform)
-            case Refuses(key_in_use):
+            case Refuses(asked):
                 self._stage.tell(f"{operation}: refused")
-                raise StoreUnavailable("memory", "refused", may_have_landed=False, key_in_use=key_in_use)
+                raise StoreUnavailable("memory", "refused", may_have_landed=False, asked=asked)
             case LosesReply():
                 await self._land(operation, perform)
             case Stalls(seconds):

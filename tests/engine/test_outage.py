@@ -32,7 +32,7 @@ async def test_forward_passes_on_what_was_never_asked(stage: Stage) -> None:
 @scene
 async def test_forward_does_not_pass_on_what_is_known_to_be_somebody_elses(stage: Stage) -> None:
     """Nothing was sent to the authority, but Redis holds another request's entry under this key: it may be running, or has run."""
-    stage.store.script("reserve", Refuses(key_in_use=True))
+    stage.store.script("reserve", Refuses(asked=True))
     assert refused(await stage.ask(FORWARD)) == (503, "store-unavailable")
     assert stage.upstream.sent == []
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 
 from gateway.core.model import Fingerprint
@@ -48,7 +49,7 @@ async def linked(url: str, *, timeout: float = 5.0) -> AsyncIterator[Link]:
 async def hotpath(url: str, *, timeout: float = 5.0, version: tuple[int, int] | None = None) -> AsyncIterator[HotPath]:
     async with linked(url, timeout=timeout) as link:
         if version is not None:
-            link.version = version
+            link.server = replace(link.server, version=version)
         yield HotPath(link)
 
 

@@ -132,7 +132,7 @@ async def test_without_the_authority_nothing_is_said_of_somebody_elses_entry(ben
     for asked in (intent(running), intent(running, fingerprint("pay 6")), intent(done, fingerprint("pay 6"))):
         with pytest.raises(StoreUnavailable) as caught:
             await bench.other.reserve(asked)
-        assert (caught.value.key_in_use, caught.value.may_have_landed) == (True, False)
+        assert (caught.value.asked, caught.value.may_have_landed) == (True, False)
     with pytest.raises(StoreUnavailable) as caught:
         await bench.other.reserve(intent(key()))
-    assert not caught.value.key_in_use
+    assert not caught.value.asked

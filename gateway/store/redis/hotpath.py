@@ -5,10 +5,8 @@ Redis is never asked what is new, only what is known: the authority decides.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
-from importlib.resources import files
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -17,6 +15,8 @@ from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import entry_key, lease_prefix
 from gateway.store.redis.connection import ErrorReply
 from gateway.store.redis.link import STORE, Link
+from gateway.store.redis.scripts import ACQUIRE, SETTLE, Script
+from gateway.store.redis.server import REFUSALS
 
 _SET_NX_GET = (7, 0)
 """The version from which `SET` takes NX and GET together; 6.2 answers a syntax error."""
@@ -34,20 +34,7 @@ class Found:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Script:
-    text: bytes
-    sha: bytes
-
-    @classmethod
-    def load(cls, name: str) -> "_Script":
-        text = files("gateway.store").joinpath("lua", name).read_bytes()
-        return cls(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
-
-
 _ACQUIRED = Acquired()
-_ACQUIRE = _Script.load("acquire.lua")
-_SETTLE = _Script.load("settle.lua")
 
 
 class Begun(Protocol):
@@ -63,7 +50,7 @@ class HotPath:
 
     Those that return `Begun` have queued their command when they return, so that many of them share a round trip and one task's time.
 
-    Needs the Redis permissions `~idem:* +get +set +del +pexpire +eval +evalsha`, and `+info` for the faster form of `acquire`.
+    Needs the Redis permissions of `server.RIGHTS`; `+info` is for the faster form of `acquire`.
     """
 
     def __init__(self, link: Link, observer: StoreObserver | None = None) -> None:
@@ -75,16 +62,21 @@ class HotPath:
         """Whether Redis is away, so that every step fails at once."""
         return self._link.open
 
+    @property
+    def instance(self) -> bytes | None:
+        """`Server.instance` of the server that answers at present."""
+        return self._link.server.instance
+
     async def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Acquired | Found:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
         key = entry_key(lookup)
         started = perf_counter()
         try:
-            if self._link.version >= _SET_NX_GET:
+            if self._link.server.version >= _SET_NX_GET:
                 reply = await self._link.enqueue(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
             else:
                 arguments = (b"1", key, value, ttl_ms)
-                reply = await self._run(_ACQUIRE, arguments, self._link.enqueue(b"EVALSHA", _ACQUIRE.sha, *arguments))
+                reply = await self._run(ACQUIRE, arguments, self._link.enqueue(b"EVALSHA", ACQUIRE.sha, *arguments))
         except (StoreUnavailable, ErrorReply) as error:
             raise self._failed("acquire", error) from None
         self._observer.store_operation(STORE, "acquire", perf_counter() - started)
@@ -134,7 +126,7 @@ class HotPath:
         arguments = (b"1", entry_key(lookup), lease_prefix(owner), step, *more)
         started = perf_counter()
         try:
-            reply = self._link.enqueue(b"EVALSHA", _SETTLE.sha, *arguments)
+            reply = self._link.enqueue(b"EVALSHA", SETTLE.sha, *arguments)
         except StoreUnavailable as error:
             raise self._failed(operation, error) from None
         return _Settling(self, operation, started, arguments, reply)
@@ -142,13 +134,13 @@ class HotPath:
     async def settled(self, settling: "_Settling") -> bool:
         """The end of what `_settle` began."""
         try:
-            done = _as_bool(await self._run(_SETTLE, settling.arguments, settling.reply))
+            done = _as_bool(await self._run(SETTLE, settling.arguments, settling.reply))
         except (StoreUnavailable, ErrorReply) as error:
             raise self._failed(settling.operation, error) from None
         self._observer.store_operation(STORE, settling.operation, perf_counter() - settling.started)
         return done
 
-    async def _run(self, script: _Script, arguments: "tuple[bytes | int, ...]", reply: "asyncio.Future[object]") -> object:
+    async def _run(self, script: Script, arguments: "tuple[bytes | int, ...]", reply: "asyncio.Future[object]") -> object:
         """The reply of a script; of its second try, if the server did not know it."""
         try:
             return await reply
@@ -161,9 +153,10 @@ class HotPath:
     def _failed(self, operation: str, error: StoreUnavailable | ErrorReply) -> StoreUnavailable:
         """The error for the caller, counted."""
         # Redis itself says that it did nothing.
-        failure = StoreUnavailable(STORE, "error", may_have_landed=False) if isinstance(error, ErrorReply) else error
-        self._observer.store_error(STORE, operation, failure.reason)
-        return failure
+        if isinstance(error, ErrorReply):
+            error = StoreUnavailable(STORE, REFUSALS.get(error.code, "error"), may_have_landed=False)
+        self._observer.store_error(STORE, operation, error.reason)
+        return error
 
 
 @dataclass(slots=True, eq=False)

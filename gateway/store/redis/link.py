@@ -3,7 +3,8 @@
 A single task owns the connection. It sends what has queued up in one write, reads all replies, and looks at the queue again: commands
 that come while a batch is in flight share the next one, a lone command goes at once. Before each write nothing may be outstanding, so
 any byte that can be read then is out of step and the connection is replaced. When a connection fails, everything that waits fails with
-it, the breaker opens, and the same task looks for Redis again; callers never do.
+it, the breaker opens, and the same task looks for Redis again; callers never do. A server that answers and cannot serve (a replica, a
+node of a cluster, one that takes no writes) is away, too: at the next connection its name is looked up anew and may lead to another one.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from redis.exceptions import RedisError
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.quiet import Quiet
 from gateway.store.redis.breaker import Breaker
-from gateway.store.redis.connection import Command, ErrorReply, Wire, opener
+from gateway.store.redis.connection import Command, ErrorReply, Wire, address_of, opener
+from gateway.store.redis.server import REFUSALS, Server, Unfit
 
 STORE = "redis"
 _MAX_QUEUED = 1024
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 class Link:
     """Commands to one Redis. `timeout` is seconds from `execute` to the reply; `connect_timeout` bounds a connection that nobody awaits.
 
-    ValueError if the URL cannot be used.
+    `server` is the one that answers at present, or did last. ValueError if the URL cannot be used.
     """
 
     def __init__(
@@ -44,7 +46,8 @@ class Link:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         observer: StoreObserver | None = None,
     ) -> None:
-        self.version = (0, 0)
+        self.server = Server()
+        self._address = address_of(url)
         self._make = opener(url)
         self._breaker = breaker
         self._timeout = timeout
@@ -130,9 +133,13 @@ class Link:
                     wire = await self._connect(self._flying[0].deadline)
                 reason, self._sent = "disconnected", True
                 self._observer.store_batch(STORE, len(self._flying))
-                await wire.exchange(self._flying)
+                unfit = await wire.exchange(self._flying)
                 self._flying, self._sent = (), False
+                if unfit is not None:
+                    raise Unfit(REFUSALS[unfit.code], str(unfit))
                 self._breaker.served()
+        except Unfit as unfit:
+            return unfit.reason, unfit
         except TimeoutError as error:
             return "timeout" if self._sent else reason, error
         except (RedisError, ErrorReply, OSError) as error:
@@ -143,7 +150,7 @@ class Link:
 
     async def _connect(self, deadline: float) -> Wire:
         self._wire = wire = await Wire.open(self._make, deadline)
-        self.version = wire.version
+        self.server = wire.server
         return wire
 
     async def _hang_up(self) -> None:
@@ -169,7 +176,7 @@ class Link:
 
     def _ready(self) -> None:
         if self._told:
-            _log.warning("Redis is back")
+            _log.warning("Redis at %s is back", self._address)
             self._told = False
         self._breaker.close()
         self._observer.redis_breaker(is_open=False)
@@ -178,8 +185,10 @@ class Link:
     def _away(self, reason: str, cause: Exception) -> float:
         pause = self._breaker.trip()
         self._observer.redis_breaker(is_open=True)
+        if self._wire is None:
+            self._observer.store_error(STORE, "connect", reason)
         if not self._told:
-            _log.warning("Redis is away (%s: %s): slower until it is back", reason, str(cause) or type(cause).__name__)
+            _log.warning("Redis at %s is away (%s: %s): slower until it is back", self._address, reason, str(cause) or type(cause).__name__)
             self._told = True
         self._fail(reason)
         return pause
