@@ -67,7 +67,7 @@ def _check_upstream_names(reader: Reader, root: Section, routes: Sequence[Resolv
 
 
 def _check_shadowing(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
-    readable = [one for one in routes if one.section.sound(RouteFields.PATH, RouteFields.METHODS)]
+    readable = [one for one in routes if one.section.sound(RouteFields.HOST, RouteFields.PATH, RouteFields.METHODS)]
     for index, later in enumerate(readable):
         taking = shadowing([one.route for one in readable[:index]], later.route)
         if taking:

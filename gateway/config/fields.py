@@ -9,11 +9,13 @@ from gateway.config.edge_fields import TLS_SERVER, ClientFields, MemoryFields
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.model import Listener, Network, TcpListener
 from gateway.config.named import files_of
+from gateway.config.one_or_many import OneOrMany
 from gateway.config.policy_fields import IDEMPOTENCY
 from gateway.config.shapes import Field, ListOf, MapOf, Section, Struct
 from gateway.config.upstream_fields import UpstreamFields
 from gateway.core.fingerprint import VERSION, WRITABLE
 from gateway.core.headers import Forwarding
+from gateway.core.route_hosts import parse_host
 
 _NAME = Text("a name", texts.name, texts.NAME_PATTERN)
 
@@ -28,6 +30,11 @@ class RouteFields:
         "methods",
         ListOf(Text("a method", texts.method, texts.METHOD_PATTERN), at_least=1),
         "HTTP methods. Default: POST and PATCH for a guarded route, any for an unguarded one.",
+    )
+    HOST = Field(
+        "host",
+        OneOrMany(Text("a host name", parse_host)),
+        "The host, or a list: shop.example, or *.example for all names below it; for any port. Default: any host.",
     )
     PATH = Field(
         "path",

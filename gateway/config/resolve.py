@@ -66,10 +66,16 @@ def _resolve_route(
             policy=None
             if idempotency is None
             else resolve_policy(idempotency, dialect.dialect if dialect else Dialect(), route_id, max_execution),
+            hosts=_hosts(section),
         ),
         section,
         idempotency,
     )
+
+
+def _hosts(section: Section) -> tuple[str, ...]:
+    hosts = section.get(RouteFields.HOST)
+    return tuple(dict.fromkeys(hosts or ()))
 
 
 def resolve_config(

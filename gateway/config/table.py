@@ -85,7 +85,7 @@ def _align(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _row(route: Route) -> tuple[str, ...]:
-    first = (route.id, ",".join(sorted(route.methods)) or "any", route.path, route.upstream)
+    first = (route.id, ",".join(sorted(route.methods)) or "any", ",".join(route.hosts) + route.path, route.upstream)
     policy = route.policy
     if policy is None:
         return first + ("-",) * (len(_HEADINGS) - len(first))

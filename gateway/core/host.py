@@ -16,7 +16,7 @@ def is_host(value: bytes) -> bool:
     return _HOST.fullmatch(value) is not None
 
 
-def names_host(target: bytes) -> bool:
+def sound_authority(target: bytes) -> bool:
     """Whether a target may go on as far as its host is concerned: an absolute one names one (RFC 9110 section 4.2.1)."""
     absolute = None if target.startswith(b"/") else _AUTHORITY.match(target)
     return absolute is None or (is_host(host := absolute[1].rpartition(b"@")[2]) and not host.startswith(b":") and host != b"")

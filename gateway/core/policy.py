@@ -388,7 +388,8 @@ class Policy:
 class Route:
     """One line of the route map. `policy` is None for a route that passes straight through.
 
-    `methods` is empty for "any method". `path` is the pattern as written: literals, `{parameters}`, a closing `/**`.
+    `methods` is empty for "any method", `hosts` for "any host"; those are spelt as by `gateway.core.route_hosts.parse_host`. `path` is the
+    pattern as written: literals, `{parameters}`, a closing `/**`.
     """
 
     id: str
@@ -396,3 +397,4 @@ class Route:
     upstream: str
     methods: frozenset[str] = frozenset()
     policy: Policy | None = None
+    hosts: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from gateway.core.policy import Route
 from gateway.core.readings import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, names_host, parts
+from gateway.core.route_hosts import HostIndex
 from gateway.core.route_index import Bits, Pattern, RouteIndex
 
 CACHED_TARGETS, CACHED_TARGET = 2048, 256
@@ -137,21 +138,28 @@ class RouteTable:
         self._guarded = _bits(route.policy is not None for route in routes)
         self._of_method = {method: self._taking(method) for route in routes for method in route.methods}
         self._of_others = self._taking(None)
+        self._hosts = HostIndex([route.hosts for route in routes])
+        self.by_host = self._hosts.needed
 
-    def match(self, method: str, target: bytes) -> Match:
-        """Find the route of a request. Pure; linear in the target, but for short ones that came before."""
-        if len(target) > CACHED_TARGET:
-            return self._match(method, target)
-        return self._cached(method, target)
+    def match(self, method: str, target: bytes, host: bytes = b"") -> Match:
+        """Find the route of a request. Pure; linear in the target, but for short ones that came before.
 
-    def _match(self, method: str, target: bytes) -> Match:
+        `host` is the effective one (`gateway.core.host`); it need not be known unless `by_host`. Routes for other hosts, guarded or not, do
+        not exist for the request.
+        """
+        here = self._hosts.find(host)
+        if here is None:
+            return RefusedTarget(None)
+        return self._match(method, target, here) if len(target) > CACHED_TARGET else self._cached(method, target, here)
+
+    def _match(self, method: str, target: bytes, here: Bits) -> Match:
         path, _, _ = split_target(target)
         if not path.startswith(b"/") or b"#" in target:
-            return self._match_asterisk(method) if target == b"*" else RefusedTarget(None)
+            return self._match_asterisk(method, here) if target == b"*" else RefusedTarget(None)
         if path.count(b"/") > MAX_SEGMENTS:
             return RefusedTarget(None)
         text = path.decode("utf-8", "surrogateescape")
-        taking = self._of_method.get(method, self._of_others)
+        taking = self._of_method.get(method, self._of_others) & here
         raw = self._find(self._index, taking, text)
         guarded = raw is not None and self._is_guarded(raw)
         plain = _PLAIN.fullmatch(path) is not None
@@ -187,9 +195,9 @@ class RouteTable:
         guards = [guard for bits in found if (guard := _first(bits & taking)) is not None and guard != raw and self._is_guarded(guard)]
         return RefusedTarget(self.routes[min(guards)]) if guards else None
 
-    def _match_asterisk(self, method: str) -> Match:
+    def _match_asterisk(self, method: str, here: Bits) -> Match:
         """`OPTIONS *` is about the server as a whole (RFC 9110 section 9.3.7): the route of `/` answers for it."""
-        found = self._find(self._index, self._of_method.get(method, self._of_others), "/") if method == "OPTIONS" else None
+        found = self._find(self._index, self._of_method.get(method, self._of_others) & here, "/") if method == "OPTIONS" else None
         return RefusedTarget(None) if found is None or self._is_guarded(found) else Matched(self.routes[found])
 
     def _is_guarded(self, number: int) -> bool:

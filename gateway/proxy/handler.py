@@ -9,6 +9,7 @@ from aiohttp.web_request import BaseRequest
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
+from gateway.core.host import effective_host
 from gateway.core.model import Headers
 from gateway.core.places import not_named
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
@@ -137,7 +138,9 @@ class Proxy:
         if stopped is not None:
             self._observer.request_started(call.route)
             return stopped
-        matched = RefusedTarget(None) if method == "CONNECT" else call.routing.table.match(method, call.raw)
+        table = call.routing.table
+        host = effective_host(call.raw, call.fields.first(b"host")) if table.by_host else b""
+        matched = RefusedTarget(None) if method == "CONNECT" else table.match(method, call.raw, host)
         if not isinstance(matched, NoRoute) and matched.route is not None:
             call.route = matched.route.id
         self._observer.request_started(call.route)

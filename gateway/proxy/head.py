@@ -3,7 +3,7 @@
 from gateway.core.decision import Label
 from gateway.core.framing import judge_framing
 from gateway.core.headers import hops_left, looped
-from gateway.core.host import names_host
+from gateway.core.host import sound_authority
 from gateway.core.model import Headers
 from gateway.core.problems import Problem
 from gateway.engine.answers import Passed, Refused, Reply
@@ -23,7 +23,7 @@ def judge_head(call: Call) -> Reply | None:
     problem = judge_framing((request.version.major, request.version.minor), fields)
     if problem is not None:
         return Reply(Label.REFUSED_REQUEST, Refused(problem))
-    if not names_host(call.raw):
+    if not sound_authority(call.raw):
         return Reply(Label.REFUSED_REQUEST, Refused(Problem.BAD_REQUEST))
     if looped(fields, call.routing.edge.name):
         return Reply(Label.REFUSED_REQUEST, Refused(Problem.PROXY_LOOP))

@@ -40,9 +40,11 @@ def guarded(config: Config) -> Iterator[Policy]:
 
 
 def _guarded_routes(route: Route) -> list[GuardedRoute]:
-    """A route as the registry lists it. How its parameters are called is left out, since it changes no request's way."""
+    """A route as the registry lists it: on each of its hosts, which stands before the path. How its parameters are called is left out,
+    since it changes no request's way.
+    """
     path = _PARAMETER.sub("{}", route.path)
-    return [(method, path, route.upstream) for method in route.methods]
+    return [(method, host + path, route.upstream) for host in route.hosts or ("",) for method in route.methods]
 
 
 def meaning(policy: Policy) -> tuple[str, str]:

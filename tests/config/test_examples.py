@@ -40,7 +40,16 @@ ENV = {"GATEWAY_DIGEST_SECRET": "0123456789abcdef", "GATEWAY_POSTGRES_DSN": "pos
 CHOSEN = {"scope", "principal", "methods", "circuit"}
 """Fields that have no fixed default: the example shows a value."""
 _KEY = ".routes.idempotency.key"
-NEEDS_MORE = {".tls", ".admin.tls", ".upstreams.tls", ".upstreams.targets", f"{_KEY}.query", f"{_KEY}.json_pointer", f"{_KEY}.pattern"} | {
+NEEDS_MORE = {
+    ".tls",
+    ".routes.host",
+    ".admin.tls",
+    ".upstreams.tls",
+    ".upstreams.targets",
+    f"{_KEY}.query",
+    f"{_KEY}.json_pointer",
+    f"{_KEY}.pattern",
+} | {
     ".routes.idempotency.forward_key_in",
     ".routes.idempotency.webhook",
     ".former_encryption_key_files",
@@ -254,6 +263,8 @@ def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
     assert set(payments["tls"]) | {"key_file", "verify"} == {field.name for field in Struct.of(TlsClientFields).table}
     assert all(f"#   {field.name}: " in full for field in Struct.of(TlsClientFields).table)
     assert len(payments["targets"]) > 1
+    assert all(len(route["host"]) > 1 for route in edge["routes"])
+    assert "    # host: " in full
     assert all(f"{name}: " in full for name in ("query", "json_pointer", "# pattern", "# forward_key_in"))
 
 

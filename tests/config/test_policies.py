@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config import route_table
 from gateway.core.policy import (
     BodyKey,
     BodyMode,
@@ -333,3 +334,40 @@ def test_a_doubtful_token_is_a_warning(tmp_path: Path, fields: str, expected: st
     """What is valid and rarely meant."""
     found = [str(one).partition("jwt.")[2] for one in read(tmp_path, BASE.replace("none", f"[{{jwt: {{{fields}}}}}]")).warnings]
     assert found == ([] if expected is None else [expected])
+
+
+def on(host: str) -> str:
+    return BASE.replace("    path:", f"    host: {host}\n    path:")
+
+
+@pytest.mark.parametrize(
+    ("written", "hosts"),
+    [("Shop.Example", ("shop.example",)), ('[a.test, "*.a.test", A.TEST]', ("a.test", "*.a.test")), ("a.test.", ("a.test",))],
+)
+def test_a_route_is_for_its_hosts(tmp_path: Path, written: str, hosts: tuple[str, ...]) -> None:
+    """One or several, each in one spelling."""
+    assert read(tmp_path, on(written)).routes[0].hosts == hosts
+    assert read(tmp_path, BASE).routes[0].hosts == ()
+
+
+HOST_MISTAKES = [
+    ("a.test:80", "'a.test:80': a route's host is a name alone, as in shop.example; it stands for any port"),
+    ("shöp.test", "'shöp.test': write the name as it is sent, in ASCII (xn--...)"),
+    ("a_.*.test", "'a_.*.test' is not a host name such as shop.example, or *.example for every name below that one"),
+]
+
+
+@pytest.mark.parametrize(("written", "message"), HOST_MISTAKES)
+def test_what_is_no_host(tmp_path: Path, written: str, message: str) -> None:
+    assert mistakes(tmp_path, on(written)) == [f"gateway.yaml:7:11: routes[0].host: {message}"]
+
+
+def test_a_route_for_a_host_is_shadowed_by_one_for_more_hosts(tmp_path: Path) -> None:
+    """Behind a wider one it is unreachable; before it, it is not; the table shows hosts before paths."""
+    wide = '  - {id: wide, path: /v1/charges, host: "*.test", upstream: payments, methods: [POST, PATCH]}\n'
+    narrow = "  - {id: narrow, path: /v1/charges, host: a.test, upstream: payments, methods: [POST]}\n"
+    assert mistakes(tmp_path, f"{HEAD}routes:\n{wide}{narrow}") == [
+        "gateway.yaml:7:24: routes[1].path: this route can never match: all of its requests go to `wide` (line 6)"
+    ]
+    routes = read(tmp_path, f"{HEAD}routes:\n{narrow}{wide}").routes
+    assert "a.test/v1/charges" in route_table(routes)

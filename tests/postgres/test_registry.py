@@ -165,6 +165,53 @@ async def test_a_renamed_scope_is_refused_while_its_records_live(make_store: Mak
     assert await registry.register([claim("payments", PAY)], []) == []
 
 
+def at(host: str) -> GuardedRoute:
+    """`PAY` on one host."""
+    return (PAY[0], host + PAY[1], PAY[2])
+
+
+TAKEN = [
+    pytest.param([claim("a", PAY)], [claim("b", at("b.test")), claim("a", PAY)], "/v1/pay", id="a host gets a scope of its own"),
+    pytest.param([claim("a", PAY)], [claim("a", at("a.test")), claim("b", at("b.test"))], "/v1/pay", id="all hosts do"),
+    pytest.param([claim("a", at("*.test"))], [claim("b", at("b.test")), claim("a", at("*.test"))], "*.test/v1/pay", id="one of many"),
+    pytest.param([claim("a", at("a.test"))], [claim("b", PAY)], "a.test/v1/pay", id="a host loses its own"),
+    pytest.param([claim("a", at("a.test"))], [claim("b", at("*.test"))], "a.test/v1/pay", id="to a wider one"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "moved"), TAKEN)
+async def test_a_host_that_goes_to_another_scope_is_refused(
+    make_store: MakeStore, before: list[ScopeClaim], after: list[ScopeClaim], moved: str
+) -> None:
+    """A route for certain hosts takes the retries of the one that had them, however that was listed; once accepted it is told no more."""
+    registry = (store := make_store()).registry
+    await registry.register(before, [])
+    assert await registry.register(before, []) == []
+    await live(store, "a")
+    (message,) = await registry.register(after, [])
+    assert message.startswith(f"scope 'a': route POST {moved} (upstream api) moved to scope 'b'")
+    assert await registry.register(after, [], accept_change=True) == []
+    await live(store, "b", "k2")
+    assert await registry.register(after, []) == []
+
+
+KEPT_APART = [
+    pytest.param([claim("a", at("a.test"))], [claim("a", at("a.test")), claim("b", PAY)], id="a wider one behind it"),
+    pytest.param([claim("a", at("a.test"))], [claim("a", at("a.test")), claim("b", at("b.test"))], id="another host"),
+    pytest.param([claim("a", PAY)], [claim("a", at("a.test"), PAY)], id="the same scope"),
+    pytest.param([claim("a", at("*.test"))], [claim("a", at("*.test")), claim("b", at("test"))], id="not below"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), KEPT_APART)
+async def test_a_host_that_takes_nothing_away(make_store: MakeStore, before: list[ScopeClaim], after: list[ScopeClaim]) -> None:
+    """What no retry of a live record can meet is no move."""
+    registry = (store := make_store()).registry
+    await registry.register(before, [])
+    await live(store, "a")
+    assert await registry.register(after, []) == []
+
+
 async def test_an_accepted_move_is_told_once(make_store: MakeStore) -> None:
     """The next start needs no flag, whereas the old map is now what would move live records."""
     registry = (store := make_store()).registry

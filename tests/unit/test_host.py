@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
-from gateway.core.host import asked_for, effective_host, is_host, names_host, normal_host
+from gateway.core.host import asked_for, effective_host, is_host, normal_host, sound_authority
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_whom_a_request_is_for(target: bytes, host: bytes | None, effective: byt
 
 @pytest.mark.parametrize("target", [b"http:///x", b"http://:80/x", b"http://u@/x", b"http://a b/x", b"http://a<b/x", b"http://[::1/x"])
 def test_targets_without_a_host(target: bytes) -> None:
-    assert not names_host(target)
+    assert not sound_authority(target)
 
 
 @pytest.mark.parametrize("target", [b"/x", b"*", b"//x", b"http://a.test/x", b"http://u:p@[::1]:80"])
 def test_targets_that_may_go_on(target: bytes) -> None:
-    assert names_host(target)
+    assert sound_authority(target)
 
 
 @given(st.binary(max_size=20))

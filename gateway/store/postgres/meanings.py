@@ -11,7 +11,7 @@ NAMED = 5
 NOT_REGISTERED = "is not registered any more"
 
 GuardedRoute: TypeAlias = tuple[str, str, str]
-"""Method, path pattern, upstream name."""
+"""Method, path pattern (behind its host, if it has one), upstream name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,9 @@ def disturbs(change: Change, claims: Claims, held: Claims) -> bool:
 def registered(known: Claims, claims: Claims) -> list[ScopeClaim]:
     """The rows to write: what a registration of `claims` turns the registry into, where that differs from what it is."""
     merged = {scope: set(_routes(claim)) for scope, claim in known.items()}
+    claimed = {scope: set(_routes(claim)) for scope, claim in claims.items()}
     for (old, _), routes in _moves(known, claims).items():
-        merged[old] -= set(routes)
+        merged[old] -= set(routes) - claimed.get(old, set())
     for scope, claim in claims.items():
         merged[scope] = merged.get(scope, set()) | set(_routes(claim))
     rows = [replace({**known, **claims}[scope], routes=routes_text(routes)) for scope, routes in merged.items()]
@@ -119,12 +120,45 @@ def _moves(known: Claims, claims: Claims) -> dict[tuple[str, str], list[GuardedR
     """Routes that a registered scope lists and that the claims put elsewhere, by (old scope, new scope)."""
     home = {route: claim.scope for claim in claims.values() for route in _routes(claim)}
     moves: dict[tuple[str, str], list[GuardedRoute]] = {}
+    fresh = _fresh(known, home)
     for old in known.values():
         for route in _routes(old):
-            new = home.get(route, old.scope)
-            if new != old.scope:
+            kept = home.get(route) == old.scope
+            news = {home.get(route, old.scope)}
+            news |= {scope for host, scope in fresh.get(_anywhere(route), ()) if _takes_from(host, _host(route), kept=kept)}
+            for new in sorted(news - {old.scope}):
                 moves.setdefault((old.scope, new), []).append(route)
     return moves
+
+
+def _fresh(known: Claims, home: Mapping[GuardedRoute, str]) -> dict[GuardedRoute, list[tuple[str, str]]]:
+    """Host and scope of each route that its scope did not list before, by the route without its host."""
+    listed = {scope: set(_routes(claim)) for scope, claim in known.items()}
+    fresh: dict[GuardedRoute, list[tuple[str, str]]] = {}
+    for route, scope in home.items():
+        if route not in listed.get(scope, ()):
+            fresh.setdefault(_anywhere(route), []).append((_host(route), scope))
+    return fresh
+
+
+def _takes_from(new: str, old: str, *, kept: bool) -> bool:
+    """Whether a route that was not there before takes requests of one that is alike but for its host. One for fewer hosts does; one for
+    more of them only if the other is not there any more (not `kept`), since it stands behind it.
+    """
+    return new != old and (_below(new, old) or (not kept and _below(old, new)))
+
+
+def _below(host: str, other: str) -> bool:
+    """Whether `other` names each host that `host` names; nothing names them all."""
+    return other in {"", host} or (other.startswith("*.") and host.endswith(other[1:]))
+
+
+def _host(route: GuardedRoute) -> str:
+    return route[1].partition("/")[0]
+
+
+def _anywhere(route: GuardedRoute) -> GuardedRoute:
+    return route[0], route[1].removeprefix(_host(route)), route[2]
 
 
 def _routes(claim: ScopeClaim) -> list[GuardedRoute]:
