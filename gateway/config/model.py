@@ -153,7 +153,8 @@ class UpstreamConfig:
     """One upstream API. Each of `targets` (one or more, distinct) is scheme, host and optional port, or `unix:/path`, nothing else.
 
     `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the Host line as
-    received), `target` (each target's own) or the Host line's literal value. `tls` is None unless the targets are `https://`, and may
+    received), `target` (each target's own) or the Host line's literal value. `forwards_overrides`: it knows no other path or method than
+    the request line's, so what asks for one goes on. `tls` is None unless the targets are `https://`, and may
     be None then too. A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests are
     refused while no target can be connected to; None means if there are several. `stream_idle` bounds the silence in event streams and
     tunnels.
@@ -169,6 +170,7 @@ class UpstreamConfig:
     keepalive: float
     max_connections: int
     host: str
+    forwards_overrides: bool
     tls: TlsClient | None
     failures: int
     cooldown: float

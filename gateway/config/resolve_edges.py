@@ -57,6 +57,7 @@ def resolve_upstream(name: str, section: Section) -> UpstreamConfig:
         keepalive=section.get(UpstreamFields.KEEPALIVE),
         max_connections=section.get(UpstreamFields.MAX_CONNECTIONS),
         host=section.get(UpstreamFields.HOST),
+        forwards_overrides=section.get(UpstreamFields.OVERRIDES),
         tls=_tls_client(section),
         failures=health.get(HealthFields.FAILURES),
         cooldown=health.get(HealthFields.COOLDOWN),

@@ -2,7 +2,7 @@
 
 from gateway.config import texts
 from gateway.config.edge_fields import FILE, MIN_VERSION
-from gateway.config.kinds import Duration, Flag, Text, Whole
+from gateway.config.kinds import Choice, Duration, Flag, Text, Whole
 from gateway.config.shapes import Field, ListOf, Section, Struct
 
 _TARGET = Text("a URL", texts.upstream_url, texts.TARGET_PATTERN)
@@ -46,6 +46,12 @@ class UpstreamFields:
     TARGETS = Field("targets", ListOf(_TARGET, at_least=1), "Several URLs of one API, tried in turn. Either this or `url`.")
     HOST = Field(
         "host", Text("a host name", texts.host_line), "The Host line: forward (as received), target (its own) or a name.", "forward"
+    )
+    OVERRIDES = Field(
+        "overrides",
+        Choice({"refuse": False, "forward": True}),
+        "Fields and parameters that ask for another path or method: refuse what could lead around a guarded route, or forward all.",
+        default=False,
     )
     TLS: Field[Section] = Field(
         "tls", Struct.of(TlsClientFields, meant={"client_ca_file": "ca_file"}), "How https:// targets are spoken to."

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from gateway.config.edge_warnings import warn_of_edges
 from gateway.config.fields import ConfigFields, RouteFields
+from gateway.config.guard_warnings import warn_of_guards
 from gateway.config.kinds import did_you_mean
 from gateway.config.mistakes import Place
 from gateway.config.model import Listener, UnixListener
@@ -29,6 +30,7 @@ def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple
     found = [*_warn_of_upstreams(root), *warn_of_edges(routes, root)]
     for one in routes:
         found += _warn_of_methods(one)
+    found += warn_of_guards(routes)
     found += warn_of_policies(routes)
     found += warn_of_reconciliation(routes, root)
     return tuple(dict.fromkeys(found))

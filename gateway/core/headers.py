@@ -4,6 +4,7 @@ The names are in `gateway.core.field_names`, one table for each fate.
 """
 
 import enum
+from collections.abc import KeysView
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,6 +34,10 @@ class Fields:
         self.lines = lines
         self._first = {name.lower(): value for name, value in reversed(lines)}
         self._repeats = len(self._first) != len(lines)
+
+    def names(self) -> KeysView[bytes]:
+        """Each name once."""
+        return self._first.keys()
 
     def first(self, name: bytes) -> bytes | None:
         """The value of the first line with this name."""

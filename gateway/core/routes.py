@@ -152,6 +152,12 @@ class RouteTable:
             return RefusedTarget(None)
         return self._match(method, target, here) if len(target) > CACHED_TARGET else self._cached(method, target, here)
 
+    def under(self, target: bytes, host: bytes = b"", methods: Iterable[str] | None = None) -> list[Match]:
+        """What the target is under these methods, or (None) under any: each method that the route map names, and all others as one."""
+        known = self._of_method.keys()
+        names = known | {""} if methods is None else {method if method in known else "" for method in methods}
+        return [self.match(method, target, host) for method in sorted(names)]
+
     def _match(self, method: str, target: bytes, here: Bits) -> Match:
         path, _, _ = split_target(target)
         if not path.startswith(b"/") or b"#" in target:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.decision import Label
-from gateway.core.headers import Fields
+from gateway.core.headers import Fields, wire_name
 from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, find_key_in, find_key_in_body
+from gateway.core.overrides import fold
 from gateway.core.policy import BodyKey, HeaderKey, KeyPolicy, Policy, QueryKey, principal_headers
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, Scope, find_scope
@@ -39,6 +40,14 @@ def admit(fields: Fields, target: bytes, policy: Policy) -> Admission:
         case _:
             assert_never(place)
     return found if isinstance(found, Later) else judge(found, fields, policy)
+
+
+def misspelt(doubles: frozenset[bytes], policy: Policy) -> Reply | None:
+    """A refusal of a key whose field is spelled as CGI would take it for the right one: its client counts on it, and nobody else does."""
+    if not doubles or fold(wire_name(policy.key.header)) not in doubles:
+        return None
+    detail = f"The key was sent in a field that is spelled almost like {policy.key.header}. Spell it exactly so, and send it once."
+    return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
 
 
 def known_by_fields(fields: Fields, policy: Policy, secret: bytes) -> Scope | Reply:

@@ -24,7 +24,9 @@ class Call:
     """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way.
 
     `policy` is that of a guarded route, `key` the key's text. `body` is one that was read already, `held` what holds it, and `parts` as in
-    `gateway.proxy.body.Taken`. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
+    `gateway.proxy.body.Taken`. `doubles` are the folded names of fields that came in a second spelling, which is gone. `unlisted` is the
+    policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and
+    was not told to go on.
     """
 
     request: BaseRequest
@@ -43,6 +45,8 @@ class Call:
     parts: bytes | None = None
     request_bytes: int = 0
     waited_for: bool = False
+    doubles: frozenset[bytes] = frozenset()
+    unlisted: Policy | None = None
 
     @property
     def target(self) -> bytes:

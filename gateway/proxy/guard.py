@@ -22,7 +22,7 @@ from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Memory, Observer
 from gateway.principal import Facts, Unidentified
-from gateway.proxy.admission import Later, Unkeyed, admit, admit_body, announced_too_large, known_by_fields, too_large
+from gateway.proxy.admission import Later, Unkeyed, admit, admit_body, announced_too_large, known_by_fields, misspelt, too_large
 from gateway.proxy.body import BodyTooLarge, MemoryFull, read_body
 from gateway.proxy.call import Call
 
@@ -80,7 +80,7 @@ class Guard:
 
     async def _admit(self, call: Call, policy: Policy) -> tuple[Scope, Key | Later] | Unkeyed | Reply:
         """Judge the head: the key first, which costs nothing, then the caller, then the announced size."""
-        key = admit(call.fields, call.target, policy)
+        key = misspelt(call.doubles, policy) or admit(call.fields, call.target, policy)
         if isinstance(key, Unkeyed | Reply):
             return key
         scope = await self._identify(call, policy)

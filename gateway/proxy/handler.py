@@ -21,6 +21,7 @@ from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCu
 from gateway.problem import ProblemWriter
 from gateway.proxy.body import ClientGone, ClientSilent
 from gateway.proxy.call import Call
+from gateway.proxy.elsewhere import judge_body, judge_overrides, unlisted
 from gateway.proxy.guard import Guard
 from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
@@ -68,6 +69,7 @@ class Proxy:
         self._observer = observer
         self._clock = clock
         self._randomness = randomness
+        self._memory = memory
         self._guard = Guard(engine, observer, memory, self._pass)
         self._renderer = Renderer(problems, clock)
 
@@ -150,14 +152,25 @@ class Proxy:
             case RefusedTarget():
                 return Reply(Label.REFUSED_TARGET, Refused(Problem.METHOD_REFUSED if method == "CONNECT" else Problem.TARGET_REFUSED))
             case Matched(route):
-                return await (self._pass(call, route) if route.policy is None else self._guard.answer(call, route, route.policy))
+                if (refused := judge_overrides(call, route)) is not None:
+                    return refused
+                return await (self._pass_unguarded(call, route) if route.policy is None else self._guard.answer(call, route, route.policy))
             case _:
                 assert_never(matched)
+
+    async def _pass_unguarded(self, call: Call, route: Route) -> Reply:
+        call.unlisted = unlisted(call)
+        reply = await self._pass(call, route)
+        if call.unlisted is not None and reply.label is Label.BYPASS:
+            reply.label = Label.UNPROTECTED
+        return reply
 
     async def _pass(self, call: Call, route: Route) -> Reply:
         kept, hops = call.routing.kept.get(route.id, frozenset()), hops_left(call.request.method, call.fields)
         wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=hops), call.policy)
         try:
+            if (refused := await judge_body(call, route, self._memory)) is not None:
+                return refused
             with WhilePresent(call.connection):
                 reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
         finally:

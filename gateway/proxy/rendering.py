@@ -68,6 +68,8 @@ class Renderer:
     def _first(self, headers: Headers, call: Call, reply: Reply) -> Headers:
         """The fields of an answer that comes from the upstream."""
         fields = _without_request_id(headers)
+        if call.unlisted is not None:
+            return marked(fields, call.unlisted, reply)
         if call.policy is None or call.policy.mode is Mode.OBSERVE:
             return fields
         if reply.label in {Label.EXECUTE, Label.EXECUTE_RETRY, Label.REEXECUTE}:

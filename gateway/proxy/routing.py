@@ -1,14 +1,15 @@
 """Everything of the configuration that a request needs, in one immutable value: a reload swaps it whole."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.core.field_names import SELECTING
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
-from gateway.core.policy import Route, principal_headers
+from gateway.core.overrides import Overrides, make_overrides
+from gateway.core.policy import Policy, Route, principal_headers
 from gateway.core.routes import RouteTable
 from gateway.ports import Upstream
 from gateway.principal import Identifier
@@ -35,13 +36,17 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The route map in force. `kept` names, for each guarded route, the lower-case fields that `Connection` cannot strip."""
+    """The route map in force. `kept` names, for each guarded route, the lower-case fields that `Connection` cannot strip. `overrides` has
+    the upstreams of guarded routes; `key_fields` are the lower-case names of all fields that hold a key somewhere.
+    """
 
     table: RouteTable
     upstreams: Mapping[str, Upstream]
     secret: bytes
     trusted_proxies: tuple[Network, ...] = ()
     kept: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
+    overrides: Mapping[str, Overrides] = field(default_factory=dict)
+    key_fields: frozenset[bytes] = frozenset()
     edge: Edge = field(default_factory=Edge)
     identifier: Identifier | None = None
 
@@ -68,8 +73,10 @@ def make_routing(
     trusted_proxies: tuple[Network, ...],
     edge: Edge,
     identifier: Identifier | None = None,
+    *,
+    forwards_overrides: Collection[str] = (),
 ) -> Routing:
-    """Compile a route map."""
+    """Compile a route map. `forwards_overrides` names the upstreams of which the operator says that they know none."""
     kept = {
         route.id: frozenset(
             name.lower().encode()
@@ -79,4 +86,12 @@ def make_routing(
         for route in routes
         if route.policy is not None
     }
-    return Routing(RouteTable(routes), upstreams, secret, trusted_proxies, kept, edge, identifier)
+    policies: dict[str, list[Policy]] = {}
+    for route in routes:
+        if route.policy is not None:
+            policies.setdefault(route.upstream, []).append(route.policy)
+    overrides = {name: make_overrides(guards, refuse=name not in forwards_overrides) for name, guards in policies.items()}
+    fields = [policy.key.header.lower().encode() for guards in policies.values() for policy in guards if policy.key.header]
+    return Routing(
+        RouteTable(routes), upstreams, secret, trusted_proxies, kept, overrides, frozenset(fields), edge=edge, identifier=identifier
+    )

@@ -254,7 +254,9 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
         patience,
         replace(patience, silence=client.half_close_timeout),
     )
-    return make_routing(config.routes, upstreams, config.digest_secret or b"", config.trusted_proxies, edge, identifier)
+    forwards = frozenset(name for name, upstream in config.upstreams.items() if upstream.forwards_overrides)
+    secret = config.digest_secret or b""
+    return make_routing(config.routes, upstreams, secret, config.trusted_proxies, edge, identifier, forwards_overrides=forwards)
 
 
 def make_limits(config: Config) -> ClientLimits:

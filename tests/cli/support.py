@@ -20,7 +20,7 @@ postgres: {dsn: "${DSN:-postgresql://127.0.0.1:1/gateway}"}
 upstreams: {payments: {url: "http://payments:8000"}}
 routes:
   - {id: charge, path: /v1/charges, upstream: payments, idempotency: {principal: [{header: X-Account}]}}
-  - {id: rest, path: /**, upstream: payments}
+  - {id: rest, path: /**, methods: [GET, HEAD, OPTIONS], upstream: payments}
 """
 
 

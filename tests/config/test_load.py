@@ -40,7 +40,7 @@ postgres: {dsn: "postgresql://db/gateway"}
 upstreams: {payments: {url: "http://payments:8000/"}}
 routes:
   - {id: charge, path: /v1/charges, upstream: payments, idempotency: {principal: none}}
-  - {id: rest, path: /**, upstream: payments}
+  - {id: rest, path: /**, methods: [GET, HEAD, OPTIONS], upstream: payments}
 """
 
 FULL = """\
@@ -78,6 +78,7 @@ upstreams:
   payments:
     targets: ["https://payments.example", "https://other.example:8443/"]
     host: api.example:8443
+    overrides: forward
     health: {failures: 3, cooldown: 1500ms, circuit: false}
     timeouts: {connect: 1s, first_byte: 10s, read_idle: 5s, stream_idle: 10m, total: 90s}
     max_execution: 3m
@@ -123,6 +124,7 @@ PLAIN = UpstreamConfig(
     keepalive=4.0,
     max_connections=256,
     host="forward",
+    forwards_overrides=False,
     tls=None,
     failures=10,
     cooldown=5.0,
@@ -154,7 +156,7 @@ def test_the_least_file_takes_every_default(tmp_path: Path) -> None:
         upstreams={"payments": PLAIN},
         routes=(
             Route("charge", "/v1/charges", "payments", frozenset({"POST", "PATCH"}), Policy(scope="charge", principal=())),
-            Route("rest", "/**", "payments"),
+            Route("rest", "/**", "payments", frozenset({"GET", "HEAD", "OPTIONS"})),
         ),
     )
 
@@ -170,6 +172,7 @@ FULL_UPSTREAM = UpstreamConfig(
     keepalive=10.0,
     max_connections=32,
     host="api.example:8443",
+    forwards_overrides=True,
     tls=None,
     failures=3,
     cooldown=1.5,

@@ -158,7 +158,7 @@ def test_a_webhook_takes_a_path_from_a_route_with_a_warning(tmp_path: Path) -> N
     literal = "  - {id: hooks, path: /w, upstream: payments}\n"
     expected = ["webhook.path: is a path of route `hooks` too: what is posted there no longer reaches its upstream"]
     assert warnings(tmp_path, f"{BASE}      {webhook()}\n{literal}") == expected
-    assert warnings(tmp_path, f"{BASE}      {webhook()}\n{literal.replace('/w', '/**')}") == []
+    assert not [one for one in warnings(tmp_path, f"{BASE}      {webhook()}\n{literal.replace('/w', '/**')}") if one.startswith("webhook")]
     assert warnings(tmp_path, f"{BASE}      {webhook()}\n{literal.replace('/w', '/w, methods: [GET]')}") == []
     assert warnings(tmp_path, f"{BASE}      {webhook()}\n{literal}webhook_listen: 127.0.0.1:8081\n") == []
 

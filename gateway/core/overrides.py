@@ -1,0 +1,145 @@
+"""What in a request could make another one of it, behind the gateway's back, for the upstreams of guarded routes.
+
+* Fields by which servers and frameworks take another path than the request line's (gunicorn's `SCRIPT_NAME`, IIS' `X-Original-URL`).
+* Fields and parameters by which frameworks take another method (`X-HTTP-Method-Override`, `_method`).
+* Doubles: CGI and WSGI make `HTTP_X_ACCOUNT_ID` of `X_Account_Id` as of `X-Account-Id`, and some servers of `X.Account.Id` too. Of a field
+  that we judge by, or write, an upstream must not read another spelling.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from gateway.core.field_names import REPLACED
+from gateway.core.forms import decode_parameter
+from gateway.core.headers import Fields
+from gateway.core.policy import HeaderKey, Policy, principal_headers
+from gateway.core.routes import split_target
+
+METHOD_FIELDS = (b"x-http-method-override", b"x-http-method", b"x-method-override")
+METHOD_PARAMETER = b"_method"
+
+PATH_FIELDS = frozenset({b"script-name", b"x-script-name", b"path-info", b"x-original-url", b"x-rewrite-url", b"x-override-url"})
+"""Folded names of the fields that rewrite the path for some server or framework. (`X-Forwarded-Prefix` is of the forwarded family.)"""
+
+JUDGED = frozenset(
+    {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"early-data", b"idempotency-attempt"}
+    | {*METHOD_FIELDS}
+    | REPLACED
+)
+"""Fields that are judged, or written, on any guarded route. (A fingerprint covers those that select the operation in either spelling.)"""
+
+_ODD = frozenset(range(256)) - frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
+_ORDINARY = bytes(set(range(256)) - _ODD)
+_FOLD = bytes.maketrans(bytes(_ODD), b"-" * len(_ODD))
+_SEPARATOR = re.compile(rb"[&;]")
+_METHOD = re.compile(rb"[A-Za-z]{1,32}")
+_PART = re.compile(
+    rb'\bname[ \t]{0,8}=[ \t]{0,8}"?_method\b[^\r\n]{0,1024}\r?\n(?:[^\r\n]{1,1024}\r?\n){0,16}\r?\n[ \t]{0,8}([A-Za-z]{1,32})',
+    re.IGNORECASE,
+)
+_READ = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"application/json"})
+_UNDERSCORE = bytes.maketrans(b". [", b"___")
+
+
+def fold(name: bytes) -> bytes:
+    """A field's name as the most forgiving server tells it: letter case and everything but letters and digits made equal."""
+    return name.translate(_FOLD).lower()
+
+
+class Cleaned(NamedTuple):
+    """Fields without what an upstream could be misled by, and the folded names of the doubles that were among them."""
+
+    fields: Fields
+    doubles: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Made ready for one upstream with guarded routes. `spellings`: by folded name, the lower-case names under which we know a field.
+
+    `refuse` False: the operator says that the upstream knows no overrides; then only doubles are removed.
+    """
+
+    spellings: Mapping[bytes, frozenset[bytes]]
+    refuse: bool = True
+
+    def clean(self, fields: Fields) -> Cleaned | None:
+        """None if there is nothing to remove, which is found out at next to no cost."""
+        odd = b"".join(fields.names()).translate(None, _ORDINARY)
+        if not odd and (not self.refuse or PATH_FIELDS.isdisjoint(fields.names())):
+            return None
+        doubles: set[bytes] = set()
+        lines: list[tuple[bytes, bytes]] = []
+        for line in fields.lines:
+            folded = fold(line[0])
+            known = self.spellings.get(folded)
+            if known is not None and line[0].lower() not in known:
+                doubles.add(folded)
+            elif not (self.refuse and folded in PATH_FIELDS):
+                lines.append(line)
+        return Cleaned(Fields(tuple(lines)), frozenset(doubles)) if len(lines) < len(fields.lines) else None
+
+
+def make_overrides(policies: Iterable[Policy], *, refuse: bool = True) -> Overrides:
+    """For the upstream of these guarded routes."""
+    names = {name.lower().encode() for policy in policies for name in _names(policy)} | JUDGED
+    spellings: dict[bytes, set[bytes]] = {}
+    for name in names:
+        spellings.setdefault(fold(name), set()).add(name)
+    return Overrides({folded: frozenset(known) for folded, known in spellings.items()}, refuse)
+
+
+def _names(policy: Policy) -> Iterable[str]:
+    places = [place.name for place in (policy.key.place, policy.forward_key_in) if isinstance(place, HeaderKey)]
+    return [*places, *principal_headers(policy.principal), *policy.fingerprint.headers]
+
+
+def methods_asked(fields: Fields, target: bytes) -> frozenset[str]:
+    """The methods, in capitals, that a framework may take instead of the request line's, as the fields and the query have them."""
+    asked: set[str] = set()
+    for name in METHOD_FIELDS:
+        if fields.first(name) is not None:
+            asked |= _upper(fields.values(name))
+    if b"?" in target:
+        asked |= _of_pairs(split_target(target)[1])
+    return frozenset(asked)
+
+
+def may_ask_in_body(method: str, fields: Fields) -> bool:
+    """Whether a framework may look into the body for another method: into that of a POST, if it is a form, JSON, or of no type (Rack)."""
+    kinds = {kind.partition(b";")[0].strip().lower() for kind in fields.values(b"content-type")}
+    return method == "POST" and (not kinds or any(kind in _READ or kind.endswith(b"+json") for kind in kinds))
+
+
+def methods_asked_in(body: bytes) -> frozenset[str]:
+    """The methods that a body asks for, in whatever form it says so: the type that it is sent under binds nobody."""
+    if b"method" not in body and b"%" not in body and b"\\u" not in body:
+        return frozenset()
+    return frozenset(_of_pairs(body) | _upper(_PART.findall(body)) | _of_json(body))
+
+
+def _of_pairs(text: bytes) -> set[str]:
+    pairs = [pair.partition(b"=") for pair in _SEPARATOR.split(text) if b"method" in pair or b"%" in pair]
+    return _upper([decode_parameter(value) for name, _, value in pairs if _is_parameter(decode_parameter(name))])
+
+
+def _is_parameter(name: bytes) -> bool:
+    """PHP takes what is before a NUL, and an underscore for dots, blanks and an open bracket."""
+    return name.partition(b"\0")[0].strip().translate(_UNDERSCORE) == METHOD_PARAMETER
+
+
+def _of_json(body: bytes) -> set[str]:
+    try:
+        value = orjson.loads(body)
+    except ValueError:
+        return set()
+    asked = value.get(METHOD_PARAMETER.decode()) if isinstance(value, dict) else None
+    return _upper([asked.encode()]) if isinstance(asked, str) else set()
+
+
+def _upper(values: Iterable[bytes]) -> set[str]:
+    return {found.decode().upper() for value in values for found in _METHOD.findall(value)}
