@@ -282,6 +282,7 @@ class DoubtReason(enum.StrEnum):
     INVALID_RESPONSE = "upstream_invalid_response"
     TRUNCATED_RESPONSE = "upstream_truncated_response"
     STATUS = "upstream_status"
+    LEASE_LOST = "lease_lost"
     GATEWAY_STOPPED = "gateway_stopped"
     GATEWAY_ERROR = "gateway_error"
 
@@ -392,7 +393,9 @@ class Upstream(Protocol):
         """Send `request` once and wait for the head of its final response (1xx are skipped, but 101 where it was asked for).
 
         `fence` is called immediately before the first byte is written, with no await in between; if it returns False nothing is
-        written and NotSent(LEASE_LAPSED) is raised. Raises NotSent or InDoubt, nothing else. A cancelled call cuts the connection.
+        written and NotSent(LEASE_LAPSED) is raised. It is called again for every further piece of the request, and while a slow upstream
+        leaves bytes waiting to be sent; if it returns False then, no more is sent, the connection is reset, and InDoubt(LEASE_LOST) is
+        raised. Raises NotSent or InDoubt, nothing else. A cancelled call cuts the connection.
         """
         ...
 

@@ -14,7 +14,7 @@ from gateway.config.reconcile_fields import ReconcileFields, RequestFields, Rule
 from gateway.config.resolve import ResolvedRoute
 from gateway.config.shapes import Section
 from gateway.config.units import format_duration
-from gateway.config.upstream_fields import UpstreamFields
+from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
 from gateway.core.policy import ForwardKey, OnUnknown, Policy
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Pace, RequestTemplate, Resend, Verdict
 from gateway.core.reconcile.request import check_template, placeholders_of
@@ -30,7 +30,7 @@ def check_reconcile(reader: Reader, root: Section, routes: Sequence[ResolvedRout
         if section is None or policy is None:
             continue
         reconcile = section.sub(IdempotencyFields.RECONCILE)
-        _check_reexecution(reader, section, policy)
+        _check_reexecution(reader, root, one, section, policy)
         if reconcile.sound(_N.PROBE):
             _check_probe(reader, root, one, reconcile, policy)
             _check_pace(reader, reconcile, policy.reconcile.pace)
@@ -46,10 +46,11 @@ def _check_keys(reader: Reader, root: Section) -> None:
             reader.report(root.place_of(former), "needs `encryption_key`: former ones open what is there, and encrypt nothing new")
 
 
-def _check_reexecution(reader: Reader, section: Section, policy: Policy) -> None:
+def _check_reexecution(reader: Reader, root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> None:
     if policy.on_unknown is not OnUnknown.REEXECUTE:
         return
     place = section.place_of(IdempotencyFields.ON_UNKNOWN)
+    _check_time_limit(reader, root, one, place, "reexecute")
     if policy.forward_key is ForwardKey.NONE:
         reader.report(place, f"reexecute needs an upstream that deduplicates by key, and {NEVER_SEEN}")
     if isinstance(policy.reconcile.probe, Cancel):
@@ -91,11 +92,33 @@ def _in_defaults(place: Place) -> bool:
 def require_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place: Place, what: str) -> None:
     """Whoever concludes that something did not happen must know when it no longer can: no default is good enough for that."""
     upstreams, name = root.get(ConfigFields.UPSTREAMS) or {}, one.route.upstream
-    if root.sound(ConfigFields.UPSTREAMS) and name in upstreams and not upstreams[name].given(UpstreamFields.MAX_EXECUTION):
+    if not root.sound(ConfigFields.UPSTREAMS) or name not in upstreams:
+        return
+    if not upstreams[name].given(UpstreamFields.MAX_EXECUTION):
         reader.report(
             place,
             f"{what} needs `upstreams.{name}.max_execution`, written out: until that long after an attempt it may still be running there, "
             "and nothing is concluded from its absence",
+        )
+    else:
+        _check_time_limit(reader, root, one, place, what)
+
+
+def _check_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place: Place, what: str) -> None:
+    """The gateway itself gives an exchange `timeouts.total`: one that may take so long has not surely ended before."""
+    upstreams, name = root.get(ConfigFields.UPSTREAMS) or {}, one.route.upstream
+    if not root.sound(ConfigFields.UPSTREAMS) or name not in upstreams:
+        return
+    upstream = upstreams[name]
+    timeouts = upstream.sub(UpstreamFields.TIMEOUTS)
+    if not upstream.sound(UpstreamFields.MAX_EXECUTION, UpstreamFields.TIMEOUTS) or not timeouts.sound(TimeoutFields.TOTAL):
+        return
+    limit, total = upstream.get(UpstreamFields.MAX_EXECUTION), timeouts.get(TimeoutFields.TOTAL)
+    if limit < total:
+        reader.report(
+            place,
+            f"{what} rests on `upstreams.{name}.max_execution` ({format_duration(limit)}), which is shorter than its `timeouts.total` "
+            f"({format_duration(total)}): an operation that may take so long could still be running; raise the one or lower the other",
         )
 
 

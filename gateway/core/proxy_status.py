@@ -32,6 +32,7 @@ IN_DOUBT: Mapping[str, str] = {
     "upstream_invalid_response": "http_protocol_error",
     "upstream_truncated_response": "http_response_incomplete",
     "upstream_status": "http_protocol_error",
+    "lease_lost": "proxy_internal_error",
     "gateway_stopped": "proxy_internal_error",
     "gateway_error": "proxy_internal_error",
 }

@@ -17,7 +17,7 @@ defaults:
 upstreams:
   sample:
     url: "${GATEWAY_UPSTREAM_URL}"
-    timeouts: {connect: 2s, first_byte: 3s, read_idle: 3s, total: 10s}
+    timeouts: {connect: 2s, first_byte: 3s, read_idle: 3s, total: 5s}
     max_execution: 5s               # nothing in the tour executes later than that (X-Sample-Execute-After can)
 routes:
   - id: create-charge

@@ -5,13 +5,18 @@ was idle. From then on it is cut and never used again; being cut is final and fr
 """
 
 import asyncio
+import contextlib
 import select
+import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
 from gateway.alarm import Alarm
 
+DROP = struct.pack("ii", 1, 0)
+"""For SO_LINGER: close at once, without what is left to send."""
 HIGH_WATER = 256 * 1024
 """Body bytes that may wait for a slow consumer before the upstream is no longer read."""
 
@@ -148,11 +153,16 @@ class Connection(asyncio.Protocol):
         """Seconds since `rest`."""
         return self._loop.time() - self._resting_since
 
-    def cut(self) -> None:
-        """Final and idempotent. What the kernel has not taken yet is not sent any more."""
+    def cut(self, *, unsent: bool = True) -> None:
+        """Final and idempotent. What the kernel has not taken yet is not sent any more; without `unsent`, nor is what it has taken and not
+        sent: it says so to the peer, by a reset.
+        """
         if self.sound:
             self._end()
             if self._transport is not None:
+                if not unsent:
+                    with contextlib.suppress(OSError):  # it is closed already
+                        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DROP)
                 self._transport.abort()
 
     def leave(self, limit: float) -> None:

@@ -16,6 +16,9 @@ from gateway.upstream.remarks import Remarks
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tunnel import UpstreamTunnel
 
+WATCH = 0.1
+"""Seconds between two looks at the fence while bytes wait to be sent: little against the margin by which it says no too early."""
+
 
 class Exchange:
     """Implements `gateway.ports.UpstreamResponse` once `head` has returned. One coroutine reads at a time.
@@ -34,6 +37,7 @@ class Exchange:
         "_expiry",
         "_failed",
         "_failure",
+        "_fence",
         "_high_water",
         "_lasting",
         "_loop",
@@ -44,6 +48,7 @@ class Exchange:
         "_streamed",
         "_tunnel",
         "_waiter",
+        "_watched",
         "content_length",
         "headers",
         "reason",
@@ -53,6 +58,7 @@ class Exchange:
     reason: bytes
     headers: Headers
     content_length: int | None
+    _fence: Callable[[], bool]
 
     def __init__(
         self,
@@ -72,6 +78,7 @@ class Exchange:
         self._parser = ResponseParser(request.method, request.upgrade, request.informational)
         self._deadline = deadline
         self._failed = failed
+        self._watched = False
         self._lasting = request.lasting
         self._streamed = not isinstance(request.body, bytes)
         self._expiry = DoubtReason.TOTAL_TIMEOUT
@@ -89,9 +96,20 @@ class Exchange:
         """Write the request's first bytes if the fence allows it; else the exchange is over and the connection is untouched."""
         assert self._connection is not None
         if self._connection.begin(self, data, fence):
+            self._fence = fence
             return True
         self._connection = None
         return False
+
+    def send_on(self, data: bytes) -> Connection | None:
+        """Write more of the request, in the step in which the fence allows it, and give the connection. None: there is nothing to be sent
+        any more, since the response has begun or the exchange is over. If the fence says no, it ends here, in doubt.
+        """
+        connection = self.open_connection()
+        if connection is None or not self._may_send():
+            return None
+        connection.write(data)
+        return connection
 
     def sent(self) -> None:
         """The request is written to its last byte: the wait for the response begins, or for the upstream to take what it has not yet."""
@@ -101,9 +119,15 @@ class Exchange:
     def limit_silence(self) -> None:
         """From now on `first_byte` counts: it is the upstream's turn to act, be it by taking some of what waits to be sent."""
         connection = self._connection
-        if connection is not None:
-            self._backlog = connection.backlog() if connection.unsent else 0
-            self._arm(self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
+        if connection is None:
+            return
+        self._backlog = 0
+        if connection.unsent:
+            self._backlog = connection.backlog()
+            if not self._watched:
+                self._watched = True
+                self._loop.call_later(WATCH, self._watch_sending)
+        self._arm(self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
 
     def forget_deadline(self) -> None:
         """From now on nothing but silence ends the exchange."""
@@ -119,13 +143,16 @@ class Exchange:
         """The connection, as long as the response has not begun and nothing failed: then the body may still be sent."""
         return None if self._parser.head_complete else self._connection
 
-    def fail(self, error: BaseException) -> None:
-        """End the exchange with `error` for whoever waits for it, and cut the connection. No effect on one that is over."""
+    def fail(self, error: BaseException, *, unsent: bool = True) -> None:
+        """End the exchange with `error` for whoever waits for it, and cut the connection. No effect on one that is over.
+
+        Without `unsent` the system, too, drops what it has not sent yet.
+        """
         connection = self._connection
         if connection is not None:
             self._failure = error
             self._connection = None
-            connection.cut()
+            connection.cut(unsent=unsent)
             self._wake()
 
     def watch(self, failed: Callable[[], None]) -> None:
@@ -247,6 +274,20 @@ class Exchange:
             self.limit_silence()
 
     # Inside
+
+    def _may_send(self) -> bool:
+        if self._fence():
+            return True
+        self.fail(InDoubt(DoubtReason.LEASE_LOST, self._seen_status()), unsent=False)
+        return False
+
+    def _watch_sending(self) -> None:
+        """While bytes wait for the kernel the event loop sends them by itself: ask the fence for these, too, until they have gone."""
+        self._watched = False
+        connection = self._connection
+        if connection is not None and connection.unsent and self._may_send():
+            self._watched = True
+            self._loop.call_later(WATCH, self._watch_sending)
 
     def _fall(self, reason: DoubtReason) -> None:
         """The upstream failed."""

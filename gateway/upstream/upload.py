@@ -1,4 +1,4 @@
-"""A streamed request body, sent beside the wait for the response."""
+"""A streamed request body, sent beside the wait for the response, piece by piece behind the fence."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -12,7 +12,8 @@ async def send_body(loop: asyncio.AbstractEventLoop, exchange: Exchange, body: A
     """Send `body` and wait for the head of the final response, which may come first: then the rest is not sent.
 
     Raises InDoubt like `Exchange.head`, also when `body` has another length than announced, and whatever `body` raises, as it is. In
-    each case, and when cancelled, the connection is cut. A connection whose request was not sent to its end is not reused.
+    each case, and when cancelled, the connection is cut. A connection whose request was not sent to its end is not reused. The fence is
+    asked for every piece.
     """
     sending = loop.create_task(_pump(exchange, body, length))
 
@@ -37,8 +38,7 @@ async def _pump(exchange: Exchange, body: AsyncIterator[bytes], length: int | No
     try:
         left = length
         async for piece in body:
-            connection = exchange.open_connection()
-            if connection is None:
+            if exchange.open_connection() is None:
                 return
             if not piece:
                 continue
@@ -46,18 +46,19 @@ async def _pump(exchange: Exchange, body: AsyncIterator[bytes], length: int | No
                 left -= len(piece)
                 if left < 0:
                     break
-            connection.write(chunk(piece) if left is None else piece)
+            connection = exchange.send_on(chunk(piece) if left is None else piece)
+            if connection is None:
+                return
             if connection.unsent:
                 exchange.limit_silence()
                 await connection.drain()
                 exchange.lift_limit()
-        connection = exchange.open_connection()
-        if connection is None:
+        if exchange.open_connection() is None:
             return
         if left:
             raise InDoubt(DoubtReason.DISCONNECTED)
-        if left is None:
-            connection.write(LAST_CHUNK)
+        if left is None and exchange.send_on(LAST_CHUNK) is None:
+            return
         exchange.sent()
     finally:
         if isinstance(body, AsyncGenerator):

@@ -183,6 +183,24 @@ def test_a_verdict_needs_a_time_limit_that_is_written_out(tmp_path: Path, probe:
     assert mistakes(tmp_path, f"{HEAD}{ROUTES}      reconcile: {{{probe}}}\n") == [expected]
 
 
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        (f"reconcile: {{{LOOKUP}}}", "reconcile.probe: `probe: lookup`"),
+        ("on_unknown: reexecute", "on_unknown: reexecute"),
+    ],
+    ids=["verdict", "reexecution"],
+)
+def test_a_time_limit_covers_what_the_gateway_itself_allows(tmp_path: Path, setting: str, what: str) -> None:
+    """An exchange that may last a minute has not surely ended after 59 seconds."""
+    short = HEAD.replace('payments:8000"}', 'payments:8000", max_execution: 59s}')
+    (told,) = mistakes(tmp_path, f"{short}{ROUTES}      {setting}\n")
+    assert told.endswith(
+        f"{what} rests on `upstreams.payments.max_execution` (59s), which is shorter than its `timeouts.total` (60s): an operation that "
+        "may take so long could still be running; raise the one or lower the other"
+    )
+
+
 REMOVE = "remove this, or write `probe: lookup` or `probe: cancel`"
 PROBES = [
     pytest.param(

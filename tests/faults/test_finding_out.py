@@ -52,7 +52,8 @@ async def books(tmp_path: Path) -> AsyncIterator[Books]:
 
 def setup_of(database: str, books: Books, redis: str = "", *, max_execution: str = "1s", attempts: int = 30, max_age: str = "60s") -> Setup:
     routes = ROUTES.format(reconcile=RECONCILE.format(attempts=attempts, max_age=max_age))
-    return Setup(database, books.port, redis, routes, defaults="{lease: 1s}", max_execution=max_execution)
+    timeouts = f"{{connect: 1s, first_byte: 1s, read_idle: 1s, total: {max_execution}}}"
+    return Setup(database, books.port, redis, routes, defaults="{lease: 1s}", timeouts=timeouts, max_execution=max_execution)
 
 
 async def charge(port: int, key: str, *more: str, amount: int = 100) -> Answer:
