@@ -196,7 +196,7 @@ def test_a_time_limit_covers_what_the_gateway_itself_allows(tmp_path: Path, sett
     short = HEAD.replace('payments:8000"}', 'payments:8000", max_execution: 59s}')
     (told,) = mistakes(tmp_path, f"{short}{ROUTES}      {setting}\n")
     assert told.endswith(
-        f"{what} rests on `upstreams.payments.max_execution` (59s), which is shorter than its `timeouts.total` (60s): an operation that "
+        f"{what} rests on `upstreams.payments.max_execution` (59s), which is shorter than its `timeouts.total` (1m): an operation that "
         "may take so long could still be running; raise the one or lower the other"
     )
 
