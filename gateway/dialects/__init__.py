@@ -3,11 +3,13 @@
 A file of a user's own, beside the configuration, has the same form.
 """
 
+from functools import cache
 from importlib import resources
 
 SUFFIX = ".yaml"
 
 
+@cache
 def names() -> tuple[str, ...]:
     """The names of all dialects, in order."""
     files = (entry.name for entry in resources.files(__name__).iterdir())
