@@ -94,6 +94,9 @@ class Families:
         self.clock_suspended = self._gauge(
             "clock_suspended", "1 while this is not judged by what the database's clock shows, since it was set.", "livemax", "judgement"
         )
+        self.background_last_round = self._gauge(
+            "background_last_round_timestamp_seconds", "When background work last went round, or began.", "livemin", "task"
+        )
         self.background_failures = self._counter("background_failures", "Failures of background work.", "task")
         self.log_lines_dropped = self._counter("access_log_dropped_lines", "Access log lines dropped because their reader stalled.")
 

@@ -43,6 +43,9 @@ class MetricsObserver:
         self._refusals = {reason: families.refused_connections.labels(reason) for reason in sets.REFUSALS}
         self._clock_steps = {direction: families.clock_steps.labels(direction) for direction in sets.CLOCK_DIRECTIONS}
         self._clock_suspended = {judgement: families.clock_suspended.labels(judgement) for judgement in JUDGEMENTS}
+        self._rounds = {task: families.background_last_round.labels(task) for task in sets.ROUNDS}
+        for task in sets.ROUNDS:
+            self.background_ran(task)
         self._failure_lines = _Quiet(FAILURE_LOG_SECONDS)
         self._records = {status: families.records.labels(status.value) for status in Status}
         self._series(sets.UNMATCHED).extend(None)
@@ -228,6 +231,10 @@ class MetricsObserver:
         self._families.reload_successful.set(successful)
         if successful:
             self._families.reload_timestamp.set_to_current_time()
+
+    def background_ran(self, task: str) -> None:
+        if task in self._rounds:
+            self._rounds[task].set_to_current_time()
 
     def background_failed(self, task: str, error: BaseException) -> None:
         self._failures.get(task, self._failures[sets.OTHER]).inc()

@@ -20,23 +20,8 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 
 STORE_OPERATIONS = {
     "postgres": (
-        *(
-            "reserve",
-            "claim",
-            "lapse",
-            "find",
-            "complete",
-            "release",
-            "doubt",
-            "renew",
-            "sweep",
-            "reap",
-            "purge",
-            "counts",
-            "clock",
-            "ready",
-        ),
-        *("due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
+        *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts"),
+        *("clock", "connect", "ready", "due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),
     "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget"),
 }
@@ -47,6 +32,8 @@ REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
 TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "scopes")
+ROUNDS = ("sweep", "reap", "count", "reconcile")
+"""Those of `TASKS` that go round for ever, whatever else happens."""
 REFUSALS = ("header_timeout", "too_many_connections")
 """Why a connection is closed before a request is whole, but for what is malformed."""
 

@@ -52,12 +52,12 @@ class Background:
         """Count for ever, about every fifteen seconds."""
         await self._every(COUNT_EVERY, "count", self.count)
 
-    async def sweep(self) -> int:
-        """One sweep, in batches until nothing lapsed is left. Returns how many leases had lapsed."""
+    async def sweep(self) -> int | None:
+        """One sweep, in batches until nothing lapsed is left. Returns how many leases had lapsed; None while owners may have to renew."""
         await self._maintenance.watch_clock()
         since = self._connected_since()
         if since is None or self._clock.boottime() < since + self._longest_lease():
-            return 0
+            return None
         total = 0
         while True:
             swept = await self._maintenance.sweep(BATCH)
@@ -81,12 +81,13 @@ class Background:
         self._observer.counted(await self._maintenance.counts())
         return 0
 
-    async def _every(self, seconds: float, name: str, work: Callable[[], Awaitable[int]]) -> None:
+    async def _every(self, seconds: float, name: str, work: Callable[[], Awaitable[int | None]]) -> None:
         """With jitter, so that processes do not run in step. A store that is away is counted by itself; anything else is reported."""
         while True:
             await self._clock.sleep(seconds * (0.5 + self._randomness.jitter()))
             try:
-                await work()
+                if await work() is not None:
+                    self._observer.background_ran(name)
             except StoreUnavailable:
                 continue
             except Exception as error:  # background work must outlive whatever one round meets

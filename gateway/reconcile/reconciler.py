@@ -108,8 +108,10 @@ class Reconciler:
                 await self._find_orphans(now)
         wanted = self._wanted(now)
         if not wanted:
+            self._tools.observer.background_ran(TASK)
             return bool(self._looks)
         ids = await self._tools.reconciliation.due_routes([route.id for route, _ in wanted])
+        self._tools.observer.background_ran(TASK)
         due = [(route, policy) for route, policy in wanted if route.id in ids]
         self._rounds += 1
         first = self._rounds % len(due) if due else 0

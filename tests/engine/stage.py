@@ -97,6 +97,9 @@ class NotingObserver(Quiet):
     def conflicting_execution(self, route: str, request_id: str) -> None:
         self.conflicts.append(request_id)
 
+    def background_ran(self, task: str) -> None:
+        pass
+
     def background_failed(self, task: str, error: BaseException) -> None:
         self.failures.append((task, error))
 

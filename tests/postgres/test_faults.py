@@ -1,6 +1,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import asyncpg
@@ -10,6 +11,7 @@ from gateway.core.model import Lease, Record, Status
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.clock import BELIEVE_ANY
+from gateway.store.postgres.lanes import BLINK
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import claim_arguments
 from tests.contract.harness import KEPT, found, intent, reserved, response
@@ -121,8 +123,9 @@ async def test_the_store_comes_back_with_the_server(make_store: MakeStore, proxi
     store = make_store(proxied)
     await warm(store)
     await proxy.refuse()
-    with pytest.raises(StoreUnavailable):
-        await store.reserve(intent())
+    for _ in range(2):  # the connection that was there, and the next one
+        with pytest.raises(StoreUnavailable):
+            await store.reserve(intent())
     assert store.connected_since is None
     await proxy.heal()
 
@@ -138,22 +141,63 @@ async def test_the_store_comes_back_with_the_server(make_store: MakeStore, proxi
 
 
 async def test_connected_since_counts_from_the_end_of_the_last_outage(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
-    """A sweeper can tell how long owners have been able to renew."""
-    readings = iter(float(n) for n in range(1, 10_000))
-    store = make_store(proxied, pool_size=1, boottime=lambda: next(readings))
+    """A sweeper can tell how long owners have been able to renew. What is over before it could hinder one is no outage."""
+    now = [1.0]
+    store = make_store(proxied, pool_size=1, timeout=20, boottime=lambda: now[0])
     assert store.connected_since is None
     await warm(store)
-    since = store.connected_since
-    assert since is not None
-    await warm(store)
-    assert store.connected_since == since
-    proxy.drop_next_reply()
-    with pytest.raises(StoreUnavailable):
+    assert store.connected_since == 1.0
+    for seconds, since in ((BLINK * 20 - 1, 1.0), (BLINK * 20 + 1, None)):
+        proxy.drop_next_reply()
+        with pytest.raises(StoreUnavailable):
+            await store.find(intent().key)
+        now[0] += seconds
+        assert store.connected_since == since
         await store.find(intent().key)
-    assert store.connected_since is None
-    await store.find(intent().key)
-    assert store.connected_since is not None
-    assert store.connected_since > since
+    assert store.connected_since == now[0]
+
+
+async def test_a_role_limit_below_the_pool_starves_no_background_work(
+    make_store: MakeStore,
+    database: str,
+    connection: "asyncpg.Connection[asyncpg.Record]",
+    recorder: Recorder,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Connects that fail while lanes work are counted and told of; they are no outage, after which sweeper and reconciler would wait."""
+    role = f"limited_{urlsplit(database).path[1:]}"
+    await connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'limited' CONNECTION LIMIT 2")
+    try:
+        await connection.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+        at = urlsplit(database)
+        store = make_store(database.replace(f"{at.username}:{at.password}", f"{role}:limited"), pool_size=8, observer=recorder)
+        await store.find(intent().key)
+        since = store.connected_since
+        assert since is not None
+        for _ in range(3):
+            await asyncio.gather(*[store.find(intent().key) for _ in range(50)])
+            assert store.connected_since == since
+        assert ("connect", "overloaded") in recorder.errors
+        told = [record.message for record in caplog.records if "could not be opened" in record.message]
+        assert len(told) == 1
+        assert f'too many connections for role "{role}"' in told[0]
+        await store.close()
+    finally:
+        await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_locked_row_starves_no_background_work(
+    make_store: MakeStore, proxied: str, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    """Calls that wait for somebody's lock end, by the server's word or by hanging up: neither is an outage."""
+    store = make_store(proxied, pool_size=2, timeout=1.0, boottime=lambda: 1.0)
+    await warm(store)
+    since, lease = store.connected_since, await reserved(store, intent())
+    async with connection.transaction():
+        await connection.execute("SELECT FROM gateway_records WHERE idempotency_key = $1 FOR UPDATE", lease.key.key)
+        with pytest.raises(StoreUnavailable):
+            await store.complete(lease, response(), KEPT)
+        assert store.connected_since == since
 
 
 async def test_connections_that_died_while_idle_are_replaced(

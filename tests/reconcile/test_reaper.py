@@ -1,5 +1,6 @@
 """One round of the reaper: all that has expired goes, and all that the rounds before it left and whose own period is over."""
 
+import asyncio
 import secrets
 
 import pytest
@@ -73,3 +74,31 @@ async def test_a_round_does_not_stop_at_a_batch_that_was_cut_short(database: str
     await reaper(harness, observer).reap()
     assert await postgres.purge(10) == 0
     await postgres.close()
+
+
+class Rounds(SystemClock):
+    """A clock under which work goes round so many times, without waiting."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+
+    async def sleep(self, seconds: float) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(("since", "ran"), [(None, []), (0.0, ["sweep", "sweep"])])
+async def test_a_round_that_waits_for_owners_is_none(since: float | None, ran: list[str]) -> None:
+    """What tells when the sweeper last went round does not count the rounds in which it waited."""
+
+    class Ran(Counting):
+        def background_ran(self, task: str) -> None:
+            told.append(task)
+
+    told: list[str] = []
+    sweeper = Background(MemoryHarness().maintenance, Rounds(2), Chance(), Ran(), connected_since=lambda: since, longest_lease=lambda: 0.0)
+    with pytest.raises(asyncio.CancelledError):
+        await sweeper.run_sweeper()
+    assert told == ran

@@ -103,6 +103,9 @@ class CountingObserver(Quiet):
     def conflicting_execution(self, route: str, request_id: str) -> None:
         return None
 
+    def background_ran(self, task: str) -> None:
+        pass
+
     def background_failed(self, task: str, error: BaseException) -> None:
         if "a defect in the upstream client" not in str(error):
             self._world.fail(f"{self._who}: {task} failed: {error!r}")

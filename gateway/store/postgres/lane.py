@@ -90,6 +90,17 @@ def failure_reason(error: BaseException) -> str:
             return "error"
 
 
+def said(error: BaseException) -> str:
+    """An error of asyncpg or the operating system in one line, which names no secret."""
+    match error:
+        case TimeoutError():
+            return "no answer in time"
+        case asyncpg.PostgresError() | OSError():
+            return " ".join(str(error).split()) or type(error).__name__
+        case _:
+            return type(error).__name__
+
+
 class Lane:
     """A connection that one statement at a time uses, up to `deadline` (event loop time), which its user sets.
 

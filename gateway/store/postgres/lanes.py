@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from gateway.store.postgres.lane import Connection, Lane, failure_reason, unavailable
+from gateway.store.postgres.lane import Connection, Lane, failure_reason, said, unavailable
 
 T = TypeVar("T")
 Stuck = Callable[[Connection], Awaitable[int]]
@@ -26,12 +26,17 @@ PROBE_INTERVAL = 0.25
 PROBE_PATIENCE = 0.25
 WAITERS_MAX = 1024
 
+BLINK = 2.0
+"""Times of a call, after which an interruption is an outage: owners who could not renew for so long may need the time to do it now."""
+
+FAILURES_TOLD = 10.0
+"""Seconds between two log lines about connects that fail."""
+
 
 class Lanes:
     """At most `size` connections, made by `connect` (bounded by `timeout` seconds each), besides those being buried. One event loop's.
 
-    `connected_since` is the `boottime` reading at the first success after the last outage, None while there was none. It is what
-    tells a sweeper how long owners have had to renew their leases.
+    `failed` hears why a connect failed.
     """
 
     def __init__(
@@ -43,10 +48,16 @@ class Lanes:
         explicit: bool,
         boottime: Callable[[], float],
         stuck: Stuck,
+        failed: Callable[[str], None],
     ) -> None:
-        self.connected_since: float | None = None
+        self._since: float | None = None
+        self._answered = 0.0
+        self._troubled = False
         self._connect = connect
         self._stuck = stuck
+        self._tell_failed = failed
+        self._told = -FAILURES_TOLD
+        self._untold = 0
         self._hung_up = False
         self._size = size
         self._timeout = timeout
@@ -60,6 +71,13 @@ class Lanes:
         self._down: str | None = None
         self._next_probe = 0.0
         self._closed = False
+
+    @property
+    def connected_since(self) -> float | None:
+        """The `boottime` reading at the first answer after the last outage, None during one and before the first answer: how long owners
+        have had to renew their leases. A lane that is lost is no outage while others, or the next one, answer soon: they could renew, too.
+        """
+        return None if self._troubled and self._boottime() - self._answered > self._blink else self._since
 
     async def acquire(self, deadline: float) -> Lane:
         """A lane, to be given back with `release`. Nothing has been sent when this raises.
@@ -97,7 +115,7 @@ class Lanes:
         else:
             self._live -= 1
             self._hung_up |= lane.hung_up
-            self.connected_since = None
+            self._troubled = True
             self.spawn(lane.bury())
             self._grow()
 
@@ -148,8 +166,7 @@ class Lanes:
             if lane.usable:
                 return lane
             self._live -= 1
-        if self._live == 0:
-            self.connected_since = None
+            self._troubled = True
         return None
 
     def _hand_on(self, lane: Lane) -> None:
@@ -183,7 +200,7 @@ class Lanes:
                     raise TimeoutError
         except Exception as error:  # whatever it was, those who wait must hear of it
             reason = failure_reason(error)
-            self._failed("refused" if reason == "disconnected" else reason)
+            self._failed("refused" if reason == "disconnected" else reason, error)
             return
         finally:
             task = asyncio.current_task()
@@ -210,14 +227,28 @@ class Lanes:
                 connection.terminate()
         return crowded
 
-    def _succeeded(self) -> None:
-        if self.connected_since is None:
-            self.connected_since = self._boottime()
+    @property
+    def _blink(self) -> float:
+        return BLINK * self._timeout
 
-    def _failed(self, reason: str) -> None:
-        self._next_probe = asyncio.get_running_loop().time() + PROBE_INTERVAL
-        self.connected_since = None
+    def _succeeded(self) -> None:
+        now = self._boottime()
+        if self._since is None or (self._troubled and now - self._answered > self._blink):
+            self._since = now
+        self._answered = now
+        self._troubled = False
+
+    def _failed(self, reason: str, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        self._next_probe = now + PROBE_INTERVAL
+        self._troubled = True
+        self._tell_failed(reason)
+        self._untold += 1
+        if now - self._told >= FAILURES_TOLD:
+            _log.warning("A connection to Postgres could not be opened: %s (%d in use, %d failures)", said(error), self._live, self._untold)
+            self._told, self._untold = now, 0
         if self._live == 0:  # otherwise lanes in use will come back, and the server has merely no room for more
+            self._since = None
             if self._down is None:
                 _log.warning("Postgres is away (%s): guarded routes answer 503 for what they cannot know", reason)
             self._down = reason

@@ -132,7 +132,15 @@ class PostgresStore:
 
         self._observer = observer or Quiet()
         self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
-        self._lanes = Lanes(connect, size=pool_size, timeout=timeout, explicit=not prepared_statements, boottime=boottime, stuck=stuck)
+        self._lanes = Lanes(
+            connect,
+            size=pool_size,
+            timeout=timeout,
+            explicit=not prepared_statements,
+            boottime=boottime,
+            stuck=stuck,
+            failed=lambda reason: self._observer.store_error(STORE, "connect", reason),
+        )
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._calls = Calls(self._lanes, timeout, self._observer, self._clock)
         self.registry = Registry(self._lanes, timeout)
@@ -148,7 +156,7 @@ class PostgresStore:
 
     @property
     def connected_since(self) -> float | None:
-        """The `boottime` reading at the first success after the last outage; None during one, and before the first connection."""
+        """The `boottime` reading at the first answer after the last outage; None during one, and before the first connection."""
         return self._lanes.connected_since
 
     def now_us(self) -> int | None:
