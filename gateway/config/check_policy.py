@@ -7,7 +7,7 @@ from gateway.config.fields import ConfigFields
 from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.kinds import Reader
 from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields
-from gateway.config.reconcile_fields import ReconcileFields
+from gateway.config.reconcile_fields import ConditionFields, ReconcileFields
 from gateway.config.resolve_reconcile import resolve_answer
 from gateway.config.shapes import Field, Section
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
@@ -88,6 +88,9 @@ def _check_hint(reader: Reader, hint: Section, captured: frozenset[str]) -> None
         reader.report(hint.place_of(names.VALUE), f"`{value}` names no outcome; say with `outcome` what it means: {', '.join(words)}")
     if header is not None and hint.sound(names.REMOVE) and hint.get(names.REMOVE) and header.lower().encode() in HOP_BY_HOP | FRAMING:
         reader.report(hint.place_of(names.REMOVE), f"{header} says how the answer is sent, and is the gateway's to write")
+    for condition in hint.get(names.WHEN):
+        if condition.given(ConditionFields.SAME_AS):
+            reader.report(condition.place_of(ConditionFields.SAME_AS), "compares what a look or an event finds; a hint knows a fixed value")
     if not hint.given(names.ANSWER) or not hint.sound(names.ANSWER, names.OUTCOME) or hint.sub(names.ANSWER).broken:
         return
     place = hint.place_of(names.ANSWER)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import assert_never
 
+from gateway.config.check_caller import check_caller
 from gateway.config.check_rules import check_rules
 from gateway.config.fields import ConfigFields
 from gateway.config.kinds import Reader, did_you_mean
@@ -16,6 +17,7 @@ from gateway.config.shapes import Section
 from gateway.config.units import format_duration
 from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
 from gateway.core.policy import ForwardKey, OnUnknown, Policy
+from gateway.core.reconcile.filling import PRINCIPAL
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Pace, RequestTemplate, Resend, Verdict
 from gateway.core.reconcile.request import check_template, placeholders_of
 
@@ -34,6 +36,7 @@ def check_reconcile(reader: Reader, root: Section, routes: Sequence[ResolvedRout
         if reconcile.sound(_N.PROBE):
             _check_probe(reader, root, one, reconcile, policy)
             _check_pace(reader, reconcile, policy.reconcile.pace)
+        check_caller(reader, section, policy)
 
 
 def _check_keys(reader: Reader, root: Section) -> None:
@@ -145,7 +148,7 @@ def _check_request(reader: Reader, root: Section, section: Section, policy: Poli
         reader.report(request.place, str(problem))
         return
     placeholders = placeholders_of(probe.request)
-    if not placeholders:
+    if not placeholders - {PRINCIPAL}:
         reader.report(request.place, "asks the same of every operation: name which one is meant, by {key} or {captured.NAME}")
     if policy.forward_key is ForwardKey.NONE and OWN_KEY in placeholders:
         reader.report(request.place, f"asks by {{key}}, and {NEVER_SEEN}; ask by a captured value")

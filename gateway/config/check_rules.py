@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 
 from gateway.config.kinds import Reader
-from gateway.config.reconcile_fields import RuleFields
+from gateway.config.reconcile_fields import ConditionFields, RuleFields
 from gateway.config.shapes import Section
-from gateway.core.reconcile.policy import Rule, Verdict
+from gateway.core.reconcile.filling import CAPTURED
+from gateway.core.reconcile.policy import Rule, Test, Verdict
 from gateway.core.reconcile.request import check_plan
 
 _SAYS_NOTHING = frozenset({401, 403, 407, 408, 421, 425, 429}) | frozenset(range(500, 600))
@@ -24,6 +25,11 @@ def check_rules(reader: Reader, sections: Sequence[Section], rules: Sequence[Rul
         if event and rule.statuses:
             reader.report(section.place_of(names.STATUS), "an event has no status; say with `when` which events are meant")
             continue
+        conditions: tuple[Section, ...] = section.get(names.WHEN)
+        for one, condition in zip(conditions, rule.when, strict=True):
+            named = str(condition.values[0]) if condition.test is Test.SAME_AS and condition.values else ""
+            if named.startswith(CAPTURED) and named.removeprefix(CAPTURED) not in captured:
+                reader.report(one.place_of(ConditionFields.SAME_AS), f"`{{{named}}}` is not captured; name it in `reconcile.capture`")
         _check_verdict(reader, section, rule, event=event)
         _check_answer(reader, section, rule, captured, event=event)
 

@@ -10,10 +10,12 @@ from gateway.config.json_values import JsonValues, Yes
 from gateway.config.kinds import Choice, Duration, Text, Whole
 from gateway.config.named import FromFile, Named
 from gateway.config.shapes import Field, ListOf, Section, Struct
+from gateway.core.reconcile.filling import same_as
 from gateway.core.reconcile.policy import AnswerPlan, Pace, Verdict
 
 PROBES = ("lookup", "cancel", "resend", "manual")
-TESTS = ("equals", "exists", "missing", "empty", "not_empty")
+TESTS = ("equals", "exists", "missing", "empty", "not_empty", "same_as")
+CALLER_BOUND = Choice({word: word for word in ("rules", "upstream")})
 CONCURRENCY_MAX = 1000
 
 _PACE = Pace()
@@ -32,6 +34,11 @@ class ConditionFields:
     MISSING = Field("missing", Yes("exists"), "true: nothing is there.")
     EMPTY = Field("empty", Yes("not_empty"), "true: an empty list, object or text is there.")
     NOT_EMPTY = Field("not_empty", Yes("empty"), "true: a list, object or text that is not empty is there.")
+    SAME_AS = Field(
+        "same_as",
+        Text("a placeholder", same_as, r"^\{(principal|key|request_id|captured\.[A-Za-z_][A-Za-z0-9_]{0,63})\}$"),
+        "What is there is what this stands for: '{principal}' binds what was found to the caller.",
+    )
 
 
 CONDITIONS = ListOf(
@@ -86,7 +93,8 @@ class RequestFields:
     PATH = Field(
         "path",
         Text("a path", reconcile_texts.request_target, r"^/"),
-        "Path and query, with {key}, {captured.NAME} and {request_id}, percent-encoded; in the path none may hold a slash or the like.",
+        "Path and query, with {key}, {principal}, {captured.NAME} and {request_id}, percent-encoded; in the path none may hold a "
+        "slash or the like.",
     )
     HEADERS = Field("headers", Named(_NAME, _VALUE, fold=True), "All header fields that are sent besides Host, with placeholders.", ())
     HEADERS_FILE = Field(
@@ -121,6 +129,13 @@ class ReconcileFields:
         ),
         "Values of the original JSON request that are kept with the record, by name and JSON pointer: a text or a number each.",
         (),
+    )
+    CALLER_BOUND = Field(
+        "caller_bound",
+        CALLER_BOUND,
+        "Who sees to it that a captured value finds the caller's own operation: rules, the request or the rules name {principal}; "
+        "upstream, callers cannot name each other's.",
+        "rules",
     )
     LOOKS = Field("looks", Whole(1, 20), "How many looks in a row must agree on not executed.", _PACE.looks)
     APART = Field("apart", Duration("0s", "1d"), "How far apart these are at least.", _PACE.apart)

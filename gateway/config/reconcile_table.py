@@ -88,6 +88,8 @@ def _rule_words(rule: Rule) -> str:
 def _test_words(test: Test, values: tuple[object, ...]) -> str:
     if test is Test.EQUALS:
         return f"= {' | '.join(map(_value_words, values))}"
+    if test is Test.SAME_AS:
+        return f"= {{{values[0]}}}"
     return f"is {test.value.replace('_', ' ')}" if test is not Test.EXISTS else "exists"
 
 

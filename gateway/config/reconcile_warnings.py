@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gateway.config.check_caller import lookup_bound
 from gateway.config.check_webhook import taken_by
 from gateway.config.fields import ConfigFields
 from gateway.config.mistakes import Place
@@ -13,9 +14,8 @@ from gateway.config.resolve import ResolvedRoute
 from gateway.config.shapes import Field, Section
 from gateway.config.webhook_fields import WebhookFields
 from gateway.core.policy import ForwardKey, Mode, OnUnknown, Policy
-from gateway.core.reconcile.filling import CAPTURED
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, StandardSignature, Test, Verdict, Webhook
-from gateway.core.reconcile.request import placeholders_of
+from gateway.core.reconcile.request import binds_caller, placeholders_of
 
 SHORT_SECRET = 16
 _N = ReconcileFields
@@ -89,13 +89,18 @@ def _warn_of_shared_keys(section: Section, policy: Policy) -> Iterator[tuple[Pla
         return
     probe, webhook = policy.reconcile.probe, policy.webhook
     asked = placeholders_of(probe.request) if isinstance(probe, Lookup | Cancel) else frozenset[str]()
-    if OWN_KEY in asked and not any(name.startswith(CAPTURED) for name in asked):
+    if OWN_KEY in asked and not lookup_bound(section.sub(_I.RECONCILE), policy):
         words = "asks by {key} alone: of two callers who use one key, one would get the other's answer"
         place = section.sub(_I.RECONCILE).place_of(_N.REQUEST)
-        yield place, f"{words}; {_OWN_KEYS} ask for something of the caller too (`capture`)"
-    if webhook is not None and webhook.by == OWN_KEY:
+        yield place, f"{words}; {_OWN_KEYS} ask for `{{principal}}` too"
+    bound = webhook is not None and all(binds_caller(rule) for rule in webhook.rules if rule.verdict is Verdict.EXECUTED)
+    trusted = section.sub(_I.WEBHOOK).get(WebhookFields.CALLER_BOUND) == "upstream" if webhook is not None else False
+    if webhook is not None and webhook.by == OWN_KEY and not bound and not trusted:
         words = "key: of two callers who use one key, one would get the other's answer"
-        yield section.sub(_I.WEBHOOK).place_of(WebhookFields.BY), f"{words}; {_OWN_KEYS} find the record by a captured value"
+        yield (
+            section.sub(_I.WEBHOOK).place_of(WebhookFields.BY),
+            f"{words}; {_OWN_KEYS} have the rules compare the event with `{{principal}}`",
+        )
 
 
 def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:
@@ -112,6 +117,7 @@ def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> It
         used |= placeholders_of(probe.request)
         rules = (*rules, *probe.rules)
     used |= {name for rule in rules for name in placeholders_of(rule.answer)}
+    used |= {str(name) for rule in rules for condition in rule.when if condition.test is Test.SAME_AS for name in condition.values}
     for name, _ in policy.reconcile.capture:
         if not used & {name, f"captured.{name}"}:
             yield place, f"`{name}` is kept with each record, and nothing uses it"

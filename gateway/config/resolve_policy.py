@@ -17,6 +17,7 @@ from gateway.core.policy import (
     Policy,
     QueryKey,
 )
+from gateway.core.reconcile.request import names_principal
 
 
 def resolve_policy(section: Section, dialect: Dialect, route_id: str, max_execution: float) -> Policy:
@@ -25,6 +26,8 @@ def resolve_policy(section: Section, dialect: Dialect, route_id: str, max_execut
     limits = section.sub(names.LIMITS)
     principal, hints = section.get(names.PRINCIPAL), section.get(names.HINTS)
     release_on, doubt_on = section.get(names.RELEASE_ON), section.get(names.DOUBT_ON)
+    reconcile = resolve_reconcile(section.sub(names.RECONCILE))
+    webhook = resolve_webhook(section.sub(names.WEBHOOK)) if section.given(names.WEBHOOK) else None
     return Policy(
         scope=section.get(names.SCOPE) or route_id,
         principal=resolve_sources(principal or ()),
@@ -57,8 +60,9 @@ def resolve_policy(section: Section, dialect: Dialect, route_id: str, max_execut
         max_execution=max_execution,
         combine=section.get(names.PRINCIPAL_COMBINE),
         on_unknown=section.get(names.ON_UNKNOWN),
-        reconcile=resolve_reconcile(section.sub(names.RECONCILE)),
-        webhook=resolve_webhook(section.sub(names.WEBHOOK)) if section.given(names.WEBHOOK) else None,
+        reconcile=reconcile,
+        webhook=webhook,
+        keeps_principal=names_principal(reconcile, webhook),
     )
 
 

@@ -103,7 +103,8 @@ def resolve_answer(section: Section) -> AnswerPlan:
 
 def resolve_condition(section: Section) -> Condition:
     test = next((name for name in TESTS if name in section.fields), "equals")
-    return Condition(section.get(ConditionFields.POINTER), Test(test), section.get(ConditionFields.EQUALS) or ())
+    same = section.get(ConditionFields.SAME_AS)
+    return Condition(section.get(ConditionFields.POINTER), Test(test), section.get(ConditionFields.EQUALS) or ((same,) if same else ()))
 
 
 def _signature(section: Section) -> Signature:

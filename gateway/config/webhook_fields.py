@@ -6,7 +6,7 @@ from gateway.config import reconcile_texts, texts
 from gateway.config.alternatives import Alternatives
 from gateway.config.kinds import Choice, Duration, Size, Text
 from gateway.config.named import files_of
-from gateway.config.reconcile_fields import RULES
+from gateway.config.reconcile_fields import CALLER_BOUND, RULES
 from gateway.config.shapes import Field, ListOf, Section, Struct
 from gateway.core.reconcile.policy import OWN_KEY, PlainSignature, StandardSignature, StripeSignature, Webhook
 
@@ -91,6 +91,13 @@ class WebhookFields:
         Text("a name", reconcile_texts.captured, reconcile_texts.CAPTURED_PATTERN),
         "What that text is: key, the key as the upstream saw it, or the name of a captured value.",
         OWN_KEY,
+    )
+    CALLER_BOUND = Field(
+        "caller_bound",
+        CALLER_BOUND,
+        "Who sees to it that a captured value finds the caller's own record: rules, which compare the event with {principal}; upstream, "
+        "callers cannot name each other's.",
+        "rules",
     )
     RULES: Field[tuple[Section, ...]] = Field("rules", RULES, "What an event means; the first that applies counts. It has no status.")
     LIMIT = Field("limit", Size("16MiB", "1KiB"), "The largest event that is taken; above it: 413.", _WEBHOOK.limit)

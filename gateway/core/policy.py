@@ -335,7 +335,7 @@ class Policy:
     `expired: keep` stays in the archive. `hints` are tried in order. `trust_retention`: the upstream's `Idempotency-Retention` field says
     how long its answer is kept. `forward_key_in` None: where the client put it. `duplicates` is the window in which one caller's equal
     requests under different keys are counted, 0 for never; `mark_duplicates` tells the client. `reconcile` and `webhook` say how an unknown
-    outcome is found out.
+    outcome is found out. `keeps_principal`: they name the principal, whose value is kept with each record.
     """
 
     scope: str
@@ -371,6 +371,7 @@ class Policy:
     on_unknown: OnUnknown = OnUnknown.RECONCILE
     reconcile: Reconcile = field(default_factory=Reconcile)
     webhook: Webhook | None = None
+    keeps_principal: bool = False
 
     @property
     def reads_answers(self) -> bool:

@@ -8,5 +8,17 @@ from gateway.principal.certificate import certificate_subject
 from gateway.principal.facts import Facts, Part, PrincipalError, Unidentified
 from gateway.principal.identifier import Identifier, needs_waiting
 from gateway.principal.parts import claim_text
+from gateway.principal.told import told_by_fields, told_value
 
-__all__ = ["Facts", "Identifier", "Part", "PrincipalError", "Unidentified", "certificate_subject", "claim_text", "needs_waiting"]
+__all__ = [
+    "Facts",
+    "Identifier",
+    "Part",
+    "PrincipalError",
+    "Unidentified",
+    "certificate_subject",
+    "claim_text",
+    "needs_waiting",
+    "told_by_fields",
+    "told_value",
+]

@@ -23,10 +23,10 @@ _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 class Call:
     """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way.
 
-    `policy` is that of a guarded route, `key` the key's text. `body` is one that was read already, `held` what holds it, and `parts` as in
-    `gateway.proxy.body.Taken`. `doubles` are the folded names of fields that came in a second spelling, which is gone. `unlisted` is the
-    policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and
-    was not told to go on.
+    `policy` is that of a guarded route, `key` the key's text, `principal` who asks, where the route keeps that. `body` is one that was read
+    already, `held` what holds it, and `parts` as in `gateway.proxy.body.Taken`. `doubles` are the folded names of fields that came in a
+    second spelling, which is gone. `unlisted` is the policy that a keyed request missed by its method. `waited_for`: the client asked
+    before it sends its body (`Expect: 100-continue`) and was not told to go on.
     """
 
     request: BaseRequest
@@ -40,6 +40,7 @@ class Call:
     key_digest: str | None = None
     policy: Policy | None = None
     key: str | None = None
+    principal: str | None = None
     body: bytes | Body | None = None
     held: Held | None = None
     parts: bytes | None = None

@@ -15,13 +15,13 @@ from gateway.core.places import Parts, carry
 from gateway.core.policy import BodyKey, Combine, ForwardKey, HeaderPrincipal, Mode, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.reconcile.capture import capture
-from gateway.core.reconcile.policy import OWN_KEY
+from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.scope import Scope, derived_key, key_digest, scope_of
 from gateway.engine.answers import Refused, Reply
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Memory, Observer
-from gateway.principal import Facts, Unidentified
+from gateway.principal import Facts, Unidentified, told_by_fields, told_value
 from gateway.proxy.admission import Later, Unkeyed, admit, admit_body, announced_too_large, known_by_fields, misspelt, too_large
 from gateway.proxy.body import BodyTooLarge, MemoryFull, read_body
 from gateway.proxy.call import Call
@@ -92,12 +92,16 @@ class Guard:
         """The caller's scope. A caller that fails its source never learns whether a key exists."""
         secret = call.routing.secret
         if _by_headers(policy):
+            if policy.keeps_principal:
+                call.principal = told_by_fields(call.fields, policy)
             return known_by_fields(call.fields, policy, secret)
         hop = call.hop()
         facts = Facts(call.fields, call.request.method, call.target, hop.host, hop.scheme, hop.trusted, call.connection.certificate_subject)
         assert call.routing.identifier is not None
         parts = await call.routing.identifier.identify(facts, policy)
         if not isinstance(parts, Unidentified):
+            if policy.keeps_principal:
+                call.principal = told_value(parts)
             return scope_of(policy.scope, parts, secret)
         if parts.unavailable:
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.PRINCIPAL_UNAVAILABLE, retry_after=1, detail=parts.detail))
@@ -171,6 +175,8 @@ def _capture(request: GuardedRequest, call: Call, body: bytes | None) -> None:
     wanted = policy.reconcile.capture
     captured = capture(body, call.fields.first(b"content-type"), wanted) if wanted else {}
     captured[OWN_KEY] = upstream_key(policy, call.routing.secret, request.key)
+    if call.principal is not None:
+        captured[OWN_PRINCIPAL] = call.principal
     request.captured = captured
     request.correlation = None if policy.webhook is None else captured.get(policy.webhook.by)
 

@@ -163,6 +163,8 @@ class WebhookReceiver:
             subjects = [subject for subject in found if subject.route_id == heard.route.id]
             if not subjects:
                 return Outcome("unmatched")  # not remembered: a repetition may find the record, if this gateway ever gets one
+            if len(subjects) > 1:  # only one of them may be the caller's whom the event is about
+                subjects = [subject for subject in subjects if _judge(heard, subject).rule is not None] or subjects
             if len(subjects) > 1 or len(found) == FOUND_AT_MOST:
                 _log.warning("An event of route %s fits several records: nothing is done (event %s)", heard.route.id, _digest(heard.event))
                 return Outcome("ambiguous")
@@ -174,7 +176,7 @@ class WebhookReceiver:
 
     async def _apply(self, heard: _Heard, subject: Subject) -> Outcome | None:
         """One step on one record, fenced by what was seen of it. None: it has moved meanwhile."""
-        judged = judge(Found(None, heard.headers, heard.body), heard.webhook.rules, _names(subject))
+        judged = _judge(heard, subject)
         if judged.bare is not None:
             judged = Judged(Verdict.EXECUTED, judged.bare, judged.rule, judged.why)
         if judged.verdict is Verdict.NOT_EXECUTED and subject.attempt > 1:
@@ -232,6 +234,10 @@ def _endpoints(routes: Iterable[Route]) -> Mapping[bytes, Route]:
 
 def _names(subject: Subject) -> Names:
     return Names(subject.captured.get(OWN_KEY, ""), subject.captured, subject.request_id)
+
+
+def _judge(heard: _Heard, subject: Subject) -> Judged:
+    return judge(Found(None, heard.headers, heard.body), heard.webhook.rules, _names(subject))
 
 
 def _entry(heard: _Heard, judged: Judged) -> Entry:

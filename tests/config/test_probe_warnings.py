@@ -108,12 +108,8 @@ def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, lines: str, expected:
     assert warnings(tmp_path, f"{BASE}      {lines}\n") == ([] if expected is None else [expected])
 
 
-def captured(path: str) -> str:
-    return f"reconcile: {{{ASK.replace('/{key}', path)}, rules: [{FOUND}], capture: {{order: /o}}}}"
-
-
-SHARED = f"reconcile.request: asks by {{key}} alone: {CALLERS}; {OWN_KEYS} ask for something of the caller too (`capture`)"
-TOLD = f"webhook.by: key: {CALLERS}; {OWN_KEYS} find the record by a captured value"
+SHARED = f"reconcile.request: asks by {{key}} alone: {CALLERS}; {OWN_KEYS} ask for `{{principal}}` too"
+TOLD = f"webhook.by: key: {CALLERS}; {OWN_KEYS} have the rules compare the event with `{{principal}}`"
 CANCEL = 'method: POST, path: /cancel, headers: {Content-Type: application/json}, body: \'{"k": "{key}"}\''
 
 
@@ -124,11 +120,8 @@ CANCEL = 'method: POST, path: /cancel, headers: {Content-Type: application/json}
         pytest.param(
             f"reconcile: {{probe: cancel, request: {{{CANCEL}}}, rules: [{{status: [200], verdict: not_executed}}]}}", SHARED, id="cancel"
         ),
-        pytest.param(captured("/{captured.order}?key={key}"), None, id="with-something-captured"),
-        pytest.param(captured("/{captured.order}"), None, id="only-something-captured"),
         pytest.param(webhook(), TOLD, id="webhook"),
         pytest.param(webhook("find: /k", "find: /k, by: key"), TOLD, id="webhook-by-key"),
-        pytest.param("reconcile: {capture: {order: /o}}\n      " + webhook("find: /k", "find: /k, by: order"), None, id="by-another-name"),
     ],
 )
 def test_callers_who_are_told_apart_may_use_one_key(tmp_path: Path, lines: str, expected: str | None) -> None:
@@ -137,6 +130,13 @@ def test_callers_who_are_told_apart_may_use_one_key(tmp_path: Path, lines: str, 
     assert warnings(tmp_path, f"{apart}      {lines}\n") == ([] if expected is None else [expected])
     assert warnings(tmp_path, f"{apart}      forward_key: derived\n      {lines}\n") == []
     assert warnings(tmp_path, f"{BASE}      {lines}\n") == []
+
+
+def test_a_key_that_is_asked_for_with_its_caller(tmp_path: Path) -> None:
+    """`{principal}` says whose it is; and so may the operator."""
+    apart = BASE.replace("principal: none", "principal: [{header: X-Account}]")
+    for lines in (LOOKUP.replace("/{key}", "/{principal}/{key}"), f"{LOOKUP}, caller_bound: upstream"):
+        assert warnings(tmp_path, f"{apart}      reconcile: {{{lines}}}\n") == []
 
 
 def test_a_probe_of_defaults_may_serve_the_routes_that_enforce(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ REQUESTS = [
     ),
     pytest.param(
         "path: '/{order}'",
-        "43: request: there is no placeholder `{order}`; there are {key}, {request_id}, {captured.NAME} and, in answers, "
+        "43: request: there is no placeholder `{order}`; there are {key}, {principal}, {request_id}, {captured.NAME} and, in answers, "
         "{found:/json/pointer}",
         id="placeholder",
     ),
@@ -145,7 +145,7 @@ RULES = [
     ),
     pytest.param(
         "{status: [200], when: [{pointer: /a}], verdict: executed}",
-        "[0].when[0]: one of `equals`, `exists`, `missing`, `empty`, `not_empty` is required",
+        "[0].when[0]: one of `equals`, `exists`, `missing`, `empty`, `not_empty`, `same_as` is required",
         id="no-test",
     ),
     pytest.param(

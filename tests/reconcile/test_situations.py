@@ -9,13 +9,14 @@ import pytest
 
 from gateway.core.model import Lease, Status
 from gateway.core.policy import ForwardKey, Hint, HintedOutcome, Limits, OnUnknown, Route
-from gateway.core.reconcile.policy import AnswerPlan, Condition, Lookup, RequestTemplate, Rule, Verdict
+from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Lookup, RequestTemplate, Rule, Verdict
 from gateway.core.reconcile.policy import Test as Is
 from gateway.embedded.launch import free_port
 from gateway.ports import InDoubt, StoreUnavailable, Transition, UpstreamRequest
 from gateway.reconcile.reconciler import GRACE, ORPHANED
 from gateway.resolving import Audit, Fence
 from tests.reconcile.house import ANSWER, CANCEL, KEPT, LOOKUP, MAX_EXECUTION, PACE, RESEND, ROUTE, House, route, until
+from tests.support.upstream import Exchange
 
 
 async def attempt(house: House) -> Lease:
@@ -283,6 +284,33 @@ async def test_what_leaves_a_resend_in_doubt(house: House) -> None:
     house.bank.answers = True
     assert (await house.look_until(reconciler, lease.key)).status is Status.COMPLETED
     assert house.bank.executions == {lease.key.key: 1}
+
+
+async def test_what_is_found_of_another_caller_is_not_given_away(house: House) -> None:
+    """Tenant B names A's order in its own body, and brings its own request into doubt: the lookup finds A's order, and B never gets it."""
+    mine = Condition("/account", Is.SAME_AS, ("principal",))
+    rules = (Rule(Verdict.EXECUTED, statuses=frozenset({200}), when=(mine,)),)
+    probe = Lookup(RequestTemplate("GET", "/orders?account={principal}&number={captured.order}"), rules)
+    asked: list[bytes] = []
+
+    async def show(exchange: Exchange) -> None:
+        asked.append(exchange.seen.target)
+        await exchange.answer(200, b'{"account": "tenant-a", "secret": 1}')
+
+    house.server.behave = show
+    records = []
+    for tenant in ("tenant-b", "tenant-a"):
+        wanted = replace(house.intent(), captured={"key": "k", "order": "o-1", OWN_PRINCIPAL: tenant})
+        lease = await house.store.reserve(wanted)
+        assert isinstance(lease, Lease)
+        await house.store.doubt(lease, "upstream_timeout")
+        records.append(lease)
+    await house.pass_time(30 + MAX_EXECUTION)
+    thief, owner = records
+    record = await house.look_until(house.reconciler(route(probe)), owner.key)
+    assert record.status is Status.COMPLETED
+    assert (await house.record(thief.key)).status is Status.UNKNOWN
+    assert set(asked) == {b"/orders?account=tenant-b&number=o-1", b"/orders?account=tenant-a&number=o-1"}
 
 
 async def test_a_refusal_of_a_resend_is_no_answer(house: House) -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.model import Headers
-from gateway.core.pointers import Json
+from gateway.core.pointers import NOTHING, Json
 from gateway.core.reconcile.found import Built, Found, Judged, Names, judge
-from gateway.core.reconcile.policy import AnswerPlan, Condition, Rule, Verdict
+from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Rule, Verdict
 from gateway.core.reconcile.policy import Test as By
 from tests.unit.jsons import json_texts, values
 
@@ -24,6 +24,35 @@ def found(body: str | bytes, status: int | None = 200, headers: Headers = JSON) 
 
 def meets(condition: Condition, body: str) -> bool:
     return judge(found(body), [Rule(NOT_EXECUTED, when=(condition,))], NAMES).verdict is NOT_EXECUTED
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "body", "met"),
+    [
+        ("principal", '{"a": "tenant-b"}', True),
+        ("principal", '{"a": "tenant-a"}', False),
+        ("principal", '{"a": null}', False),
+        ("principal", "{}", False),
+        ("principal", "[]", False),
+        ("captured.amount", '{"a": 12}', True),
+        ("captured.amount", '{"a": "12"}', True),
+        ("captured.amount", '{"a": 12.0}', False),
+        ("captured.gone", '{"a": ""}', False),
+        ("key", '{"a": "k\\"1"}', True),
+    ],
+)
+def test_what_is_found_is_bound_to_the_caller(placeholder: str, body: str, met: bool) -> None:
+    """A text or a number that is the placeholder's, character by character. What has no value is nobody's."""
+    names = Names('k"1', {"amount": "12", OWN_PRINCIPAL: "tenant-b"}, "req-1")
+    rule = Rule(EXECUTED, when=(Condition("/a", By.SAME_AS, (placeholder,)),))
+    assert (judge(found(body), [rule], names).rule == 0) is met
+    assert judge(found('{"a": "tenant-b"}'), [Rule(EXECUTED, when=(Condition("/a", By.SAME_AS, ("principal",)),))], NAMES).rule is None
+
+
+def test_no_captured_value_stands_for_the_principal() -> None:
+    """A client chooses what is captured; a record of a route that captured something under that name says nothing of who asked."""
+    assert Names("k", {"principal": "tenant-a"}).value("principal") is NOTHING
+    assert Names("k", {OWN_PRINCIPAL: "tenant-b", "principal": "tenant-a"}).value("principal") == "tenant-b"
 
 
 def answer(plan: AnswerPlan, what: Found) -> Built | str:

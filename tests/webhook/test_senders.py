@@ -10,14 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.model import Status
+from gateway.core.model import Lease, Status
 from gateway.core.policy import Route
-from gateway.core.reconcile.policy import PlainSignature, StandardSignature
+from gateway.core.reconcile.policy import OWN_PRINCIPAL, Condition, PlainSignature, StandardSignature
+from gateway.core.reconcile.policy import Test as Is
 from gateway.webhook import reading
 from tests.proxy.house import answers, until
 from tests.support.client import Answer, Client
 from tests.webhook.conftest import OpenHall
-from tests.webhook.house import PATH, POLICY, SECRET, WEBHOOK, Hall, event, route_signed, route_with, stripe
+from tests.webhook.house import PATH, POLICY, RULES, SECRET, WEBHOOK, Hall, event, route_signed, route_with, stripe
 
 
 def told(answer: Answer) -> tuple[int, str]:
@@ -158,6 +159,26 @@ async def test_two_tenants_with_one_key_are_not_guessed_between(hall: Hall) -> N
         assert await hall.send(body) == (200, "ambiguous")
     assert {(await hall.find(lease)).status for lease in (first, second)} == {Status.UNKNOWN}
     await untouched(hall)
+
+
+async def test_an_event_is_of_the_caller_whom_it_names(open_hall: OpenHall) -> None:
+    """Two tenants name one order; the event is about one tenant's. The other gets nothing of it, also when its record is the only one."""
+    mine = Condition("/account", Is.SAME_AS, ("principal",))
+    rules = tuple(replace(rule, when=(*rule.when, mine)) for rule in RULES)
+    hall = await open_hall(route_with(replace(POLICY, webhook=replace(WEBHOOK, rules=rules, by="order"))))
+
+    async def doubted(tenant: str) -> Lease:
+        captured = {"key": f"key-{tenant}", "order": "o-1", OWN_PRINCIPAL: tenant}
+        lease = await hall.reserve(f"key-{tenant}", tenant, captured=captured, correlation="o-1")
+        await hall.store.doubt(lease, "upstream_timeout")
+        return lease
+
+    thief = await doubted("tenant-b")
+    assert await hall.send(event("charge.succeeded", "o-1", account="tenant-a")) == (200, "no_verdict")
+    owner = await doubted("tenant-a")
+    assert await hall.send(event("charge.succeeded", "o-1", account="tenant-a")) == (200, "applied")
+    assert (await hall.find(owner)).status is Status.COMPLETED
+    assert (await hall.find(thief)).status is Status.UNKNOWN
 
 
 async def test_a_record_of_another_scope_or_route_is_not_found(hall: Hall) -> None:

@@ -34,4 +34,9 @@ def capture(body: bytes | None, content_type: bytes | None, wanted: Sequence[tup
 def _text(value: Json) -> str | None:
     if not isinstance(value, str) or len(value) > MAX_LENGTH:
         return None
-    return None if _NOT_KEPT.search(value) else value
+    return value if keepable(value) else None
+
+
+def keepable(text: str) -> bool:
+    """Whether a store can keep the text as it is."""
+    return _NOT_KEPT.search(text) is None

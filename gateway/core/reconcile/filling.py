@@ -1,4 +1,5 @@
-"""Texts with placeholders: `{key}`, `{request_id}`, `{captured.NAME}`, `{found:/json/pointer}`, each escaped for the place where it stands.
+"""Texts with placeholders: `{key}`, `{principal}`, `{request_id}`, `{captured.NAME}`, `{found:/json/pointer}`, each escaped for the place
+where it stands.
 
 The values are other people's: the client chose its key, the upstream what was found. So a value that cannot stand somewhere unchanged is
 refused there, never cut, cleaned or replaced: a look for something else finds nothing, and *nothing* would free a key.
@@ -17,7 +18,8 @@ from gateway.core.reconcile.strict import Number, tokens_of, write
 
 FOUND = "found:"
 CAPTURED = "captured."
-OWN = frozenset({"key", "request_id"})
+PRINCIPAL = "principal"
+OWN = frozenset({"key", "request_id", PRINCIPAL})
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?:[.:][^{}\"]*)?)\}")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -93,6 +95,14 @@ def content_type_of(headers: Iterable[tuple[str, str]]) -> str:
     return next((value for name, value in headers if name.lower() == "content-type"), "")
 
 
+def same_as(text: str) -> str:
+    """The placeholder of a comparison: `{principal}`, `{key}`, `{request_id}` or `{captured.NAME}`, and nothing else."""
+    found = _PLACEHOLDER.fullmatch(text)
+    if found is None or found[1].startswith(FOUND):
+        raise ValueError("write one placeholder, as in '{principal}' or '{captured.account}'")
+    return _slot(found[1], Place.QUERY).name
+
+
 def fill(pieces: Pieces, values: Values) -> str:
     """The text. Raises `Unfillable`."""
     return "".join([piece if isinstance(piece, str) else _filled(piece, values(piece.name)) for piece in pieces])
@@ -141,7 +151,7 @@ def _slot(name: str, place: Place) -> Slot:
     if name.startswith(FOUND):
         tokens_of(name.removeprefix(FOUND))
     elif name not in OWN and not (name.startswith(CAPTURED) and len(name) > len(CAPTURED)):
-        known = "{key}, {request_id}, {captured.NAME} and, in answers, {found:/json/pointer}"
+        known = "{key}, {principal}, {request_id}, {captured.NAME} and, in answers, {found:/json/pointer}"
         raise ValueError(f"there is no placeholder `{{{name}}}`; there are {known}")
     if place is Place.NOWHERE:
         raise ValueError(f"`{{{name}}}` cannot be escaped in this media type; placeholders work in JSON and in urlencoded forms")

@@ -6,6 +6,7 @@ Never a guess: what no rule knows, what is no JSON, an answer that cannot be bui
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import assert_never
 
 from gateway.core.headers import first
 from gateway.core.model import Headers
@@ -13,13 +14,14 @@ from gateway.core.pointers import NOTHING, Json
 from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,
+    PRINCIPAL,
     Unfillable,
     compile_body,
     compile_header,
     content_type_of,
     fill,
 )
-from gateway.core.reconcile.policy import AnswerPlan, Condition, Rule, Test, Verdict
+from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Rule, Test, Verdict
 from gateway.core.reconcile.strict import Number, at, read, tokens_of, write
 
 BODILESS = frozenset({204, 205, 304})
@@ -37,7 +39,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What placeholders stand for. `key`: as the upstream saw it; `captured`: by name, with `OWN_KEY` or without."""
+    """What placeholders stand for. `key`: as the upstream saw it; `captured`: by name, with `OWN_KEY` or without, and with `OWN_PRINCIPAL`
+    where who asked was kept.
+    """
 
     key: str
     captured: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +53,8 @@ class Names:
             return self.key
         if placeholder == "request_id":
             return self.request_id
+        if placeholder == PRINCIPAL:
+            return self.captured.get(OWN_PRINCIPAL, NOTHING)
         return self.captured.get(placeholder.removeprefix(CAPTURED), NOTHING) if placeholder.startswith(CAPTURED) else NOTHING
 
 
@@ -85,7 +91,7 @@ def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
     """
     document = document_of(found.body)
     for index, rule in enumerate(rules):
-        if _applies(rule, found.status, document):
+        if _applies(rule, found.status, document, names):
             return _judged(rule, index, found, document, names)
     what = "the event" if found.status is None else f"status {found.status}"
     return Judged(Verdict.NOT_YET_KNOWN, why=f"no rule applies to {what}{'' if document is not NOTHING else ', whose body is not JSON'}")
@@ -115,18 +121,18 @@ def _bare(plan: AnswerPlan, found: Found) -> Built | None:
     return None if status is None or not 200 <= status <= 599 else Built(status, (), None)
 
 
-def _applies(rule: Rule, status: int | None, document: Json) -> bool:
+def _applies(rule: Rule, status: int | None, document: Json, names: Names) -> bool:
     if rule.statuses and status not in rule.statuses:
         return False
-    return meets(rule.when, document)
+    return meets(rule.when, document, names)
 
 
-def meets(when: Sequence[Condition], document: Json) -> bool:
-    """Whether a body, as `document_of` reads it, meets all of the conditions."""
-    return all(_meets(condition, document) for condition in when)
+def meets(when: Sequence[Condition], document: Json, names: Names | None = None) -> bool:
+    """Whether a body, as `document_of` reads it, meets all of the conditions. Without `names` nothing is the same as a placeholder."""
+    return all(_meets(condition, document, names) for condition in when)
 
 
-def _meets(condition: Condition, document: Json) -> bool:
+def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
     """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON without the object or
     list that the pointer looks into.
     """
@@ -145,6 +151,16 @@ def _meets(condition: Condition, document: Json) -> bool:
             return _holds(value) and not value
         case Test.NOT_EMPTY:
             return _holds(value) and bool(value)
+        case Test.SAME_AS:
+            return names is not None and isinstance(value, str) and any(_same(value, names, name) for name in condition.values)
+        case _:
+            assert_never(condition.test)
+
+
+def _same(value: str, names: Names, placeholder: object) -> bool:
+    """By characters, numbers by their text, as they are captured. What has no value, or an empty one, is nobody's."""
+    wanted = names.value(str(placeholder))
+    return isinstance(wanted, str) and bool(wanted) and str(value) == str(wanted)
 
 
 def _holds(value: Json) -> bool:

@@ -8,6 +8,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+OWN_PRINCIPAL = "@principal"
+"""The captured name of who asked, where the route's templates or rules name `{principal}`. No configured name can be this one."""
+
 OWN_KEY = "key"
 """The captured name that every route with a probe or a webhook has: the key as the upstream saw it (`forward_key`)."""
 
@@ -30,6 +33,8 @@ class Test(enum.StrEnum):
     EMPTY = "empty"
     """There, and an empty list, object or text."""
     NOT_EMPTY = "not_empty"
+    SAME_AS = "same_as"
+    """A text or a number that is what the placeholder in `values` stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gateway.core.readings import parts
 from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,
+    PRINCIPAL,
     Pieces,
     Place,
     Unfillable,
@@ -23,10 +24,10 @@ from gateway.core.reconcile.filling import (
     slots,
 )
 from gateway.core.reconcile.found import BODILESS, Names
-from gateway.core.reconcile.policy import AnswerPlan, RequestTemplate
+from gateway.core.reconcile.policy import AnswerPlan, Cancel, Lookup, Reconcile, RequestTemplate, Rule, Test, Webhook
 from gateway.core.reconcile.strict import read, tokens_of
 
-__all__ = ["Made", "Unfillable", "check_plan", "check_template", "make_request", "placeholders_of"]
+__all__ = ["Made", "Unfillable", "binds_caller", "check_plan", "check_template", "make_request", "names_principal", "placeholders_of"]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _METHOD = re.compile(r"[A-Z][A-Z-]*")
@@ -64,6 +65,29 @@ def placeholders_of(template: RequestTemplate | AnswerPlan) -> frozenset[str]:
     Raises ValueError, with a sentence that teaches, for one that does not exist or could not be made safe where it stands.
     """
     return frozenset(slot.name for pieces in _compiled(template) for slot in slots(pieces))
+
+
+def names_principal(reconcile: Reconcile, webhook: Webhook | None) -> bool:
+    """Whether who asks must be kept with a record, since a template or a rule names it. A broken template names nobody."""
+    probe, rules = reconcile.probe, () if webhook is None else webhook.rules
+    templates: list[RequestTemplate | AnswerPlan] = []
+    if isinstance(probe, Lookup | Cancel):
+        templates.append(probe.request)
+        rules = (*rules, *probe.rules)
+    templates += [rule.answer for rule in rules]
+    return any(binds_caller(rule) for rule in rules) or any(_names_principal(template) for template in templates)
+
+
+def binds_caller(rule: Rule) -> bool:
+    """Whether the rule applies only to what is found to be the caller's own."""
+    return any(condition.test is Test.SAME_AS and PRINCIPAL in condition.values for condition in rule.when)
+
+
+def _names_principal(template: RequestTemplate | AnswerPlan) -> bool:
+    try:
+        return PRINCIPAL in placeholders_of(template)
+    except ValueError:
+        return False
 
 
 def _compiled(template: RequestTemplate | AnswerPlan) -> list[Pieces]:
