@@ -12,8 +12,8 @@ coding counts and is not undone.
   selects, takes `*` in its pointers for every member or element, and reads nothing under a content coding. Written on demand, for the time
   of an upgrade: releases before version 3 cannot read that one.
 * Version 3 covers what the module's first lines say, may leave out parameters of the query, fields of a form and what selects the
-  operation, orders a form's pairs only where no reader can tell (`in_safe_order`), and takes JSON with names that differ in letter case
-  alone for bytes.
+  operation, takes a path with one closing slash for the path without, orders a form's pairs only where no reader can tell
+  (`in_safe_order`), and takes JSON with names that differ in letter case alone for bytes.
 
 A body longer than `LARGE_BODY` counts by its SHA-256, or by those of its parts; mode `none` aside. JSON pointers are not left out of it,
 and another spelling is another body. So a body need not be in memory to be judged, and where one process kept it and another spilled it
@@ -152,6 +152,8 @@ class Fingerprinter:
         May be called in any thread: what it costs beyond 64 KiB of body can be felt in an event loop.
         """
         path, query, _ = split_target(content.target)
+        if self.version > 2:
+            path = path[:1] + path[1:].removesuffix(b"/")
         if self.ignore_query and query:
             query = without_named(query, self.ignore_query)
         head = self.read_head(content.headers)

@@ -352,7 +352,7 @@ class Policy:
     tombstone: float = 30 * 86400.0
     expired: Expired = Expired.DELETE
     keep_for: float = 90 * 86400.0
-    release_on: frozenset[int] = frozenset({401, 407, 421, 425, 429})
+    release_on: frozenset[int] = frozenset({307, 308, 401, 407, 421, 425, 429})
     doubt_on: frozenset[int] = frozenset({408, 502, 503, 504})
     hints: tuple[Hint, ...] = ()
     trust_retention: bool = False

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.meaning.house import BODY, House, fresh, refusal
+from tests.meaning.house import BODY, House, fresh, refusal, replayed
 from tests.support.client import Answer, ask
+from tests.support.upstream import Exchange, execute_and_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -14,6 +15,7 @@ ROUTES = """
     upstream: payments
     methods: [PATCH]
     idempotency: {key: {required: false}, status_fields: true}
+  - {id: notes, path: /v1/notes/, upstream: payments, methods: [POST], idempotency: {}}
   - {id: rest, path: /**, upstream: payments}
 """
 FORM = b"Content-Type: application/x-www-form-urlencoded"
@@ -94,3 +96,22 @@ async def test_a_key_with_an_unlisted_method_is_told_of(house: House) -> None:
     assert (await house.line(plain))["decision"] == "bypass"
     elsewhere = await send(house, b"PUT", b"/v1/other", b"Idempotency-Key: " + fresh())
     assert (await house.line(elsewhere))["decision"] == "bypass"
+
+
+async def to_the_other_spelling(exchange: Exchange) -> None:
+    await exchange.answer(307, b"", fields=(b"Location: /v1/notes",))
+
+
+async def test_a_redirect_to_the_other_spelling_is_followed_under_one_key(house: House) -> None:
+    """Starlette sends `/v1/notes/` to `/v1/notes` with 307: the operation runs there, once, and both spellings replay it."""
+    key = fresh()
+    house.upstream.behave = to_the_other_spelling
+    first = await house.ask(b"/v1/notes/", key)
+    assert (first.status, first.field("location")) == (307, b"/v1/notes")
+    house.upstream.behave = execute_and_answer
+    followed = await house.ask(b"/v1/notes", key)
+    assert (followed.status, replayed(followed)) == (201, False)
+    for target in (b"/v1/notes/", b"/v1/notes"):
+        again = await house.ask(target, key)
+        assert (again.status, again.body, replayed(again)) == (201, followed.body, True)
+    assert len(house.seen) == 2

@@ -140,7 +140,7 @@ CHANGES: dict[str, Content] = {
     "path": replace(PAYMENT, target=b"/v1/pay2?to=a"),
     "path parameter": replace(PAYMENT, target=b"/v1/pay/7?to=a"),
     "path spelling": replace(PAYMENT, target=b"/v1/p%61y?to=a"),
-    "trailing slash": replace(PAYMENT, target=b"/v1/pay/?to=a"),
+    "two trailing slashes": replace(PAYMENT, target=b"/v1/pay//?to=a"),
     "query value": replace(PAYMENT, target=b"/v1/pay?to=b"),
     "query left out": replace(PAYMENT, target=b"/v1/pay"),
     "query order": replace(PAYMENT, target=b"/v1/pay?b=1&to=a"),
@@ -485,3 +485,15 @@ def test_foreign_policy_texts_are_refused(text: str) -> None:
     """A text that is not fully understood is a ValueError, never another policy."""
     with pytest.raises(ValueError):  # noqa: PT011 - three parsers, one contract: whatever its words, a ValueError
         parse_policy(text)
+
+
+@pytest.mark.parametrize("query", [b"", b"?a=/"])
+def test_a_closing_slash_is_no_other_operation(query: bytes) -> None:
+    """From version 3 on: frameworks redirect one spelling of a path to the other. One slash, and not that of the root."""
+    make = make_fingerprinter(FingerprintPolicy(), b"", 3)
+    spelt = [
+        make.fingerprint(Content("s", "POST", path + query, (), b"")).digest for path in (b"/v1/a", b"/v1/a/", b"/v1/a//", b"/", b"//")
+    ]
+    assert spelt[0] == spelt[1]
+    assert spelt[3] == spelt[4]  # of `//` the root is the same spelling less one slash
+    assert len(set(spelt)) == 3

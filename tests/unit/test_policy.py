@@ -28,7 +28,7 @@ def test_defaults() -> None:
         lease=30.0,
         retention=24 * 3600.0,
         on_expired=OnExpired.EXECUTE,
-        release_on=frozenset({401, 407, 421, 425, 429}),
+        release_on=frozenset({307, 308, 401, 407, 421, 425, 429}),
         doubt_on=frozenset({408, 502, 503, 504}),
         on_store_outage=OnStoreOutage.REJECT,
         limits=Limits(2**20, 8 * 2**20),
@@ -40,10 +40,10 @@ def test_defaults() -> None:
 
 
 def test_the_safe_side_is_the_default() -> None:
-    """No status releases and is in doubt at once, no 2xx or plain 4xx releases, and nothing fails open."""
+    """No status releases and is in doubt at once, none that may follow an execution releases, and nothing fails open."""
     policy = Policy("s", ())
     assert not policy.release_on & policy.doubt_on
-    assert not policy.release_on & {*range(200, 400), 400, 402, 403, 404, 409, 422, *range(500, 600)}
+    assert not policy.release_on & {*range(200, 307), *range(309, 400), 400, 402, 403, 404, 409, 422, *range(500, 600)}
     assert policy.on_store_outage is OnStoreOutage.REJECT
 
 
