@@ -8,7 +8,6 @@ from typing import cast
 from aiohttp import web
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.streams import StreamReader
-from aiohttp.tcp_helpers import tcp_keepalive
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
@@ -28,7 +27,8 @@ class ClientConnection(Departing):
     """One client's connection, until it is lost. `address` is the peer's (IPv4-mapped ones as IPv4), None on a unix socket.
 
     `half_closed`: the client has ended its sending and may still be reading. `upgradable`: the request at hand asked for another
-    protocol in a way that lets `take_over` be called once it was agreed to.
+    protocol in a way that lets `take_over` be called once it was agreed to. `entered`: the crowd was asked already, and said this.
+    `made`: it was, and counts itself out of the crowd when it is lost.
     """
 
     __slots__ = (
@@ -41,14 +41,16 @@ class ClientConnection(Departing):
         "_tunnel",
         "_writer",
         "address",
+        "made",
     )
 
-    def __init__(self, manager: web.Server, limits: ClientLimits, crowd: Crowd, refusals: Refusals) -> None:
+    def __init__(self, manager: web.Server, limits: ClientLimits, crowd: Crowd, refusals: Refusals, *, entered: bool | None = None) -> None:
         super().__init__(manager, limits)
         self._header_timeout = limits.header_timeout
         self._crowd = crowd
         self._refusals = refusals
-        self._entered = False
+        self._entered = entered
+        self.made = False
         self._lost: list[tuple[Callable[[], object], bool]] = []
         self._tunnel: ClientTunnel | None = None
         self._subject: bytes | None = None
@@ -99,11 +101,12 @@ class ClientConnection(Departing):
     # ---- what the loop tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.made = True
         super(RequestHandler, self).connection_made(transport)  # aiohttp's own would set its timer and start its task
         wire = self._wire = cast("asyncio.Transport", transport)
-        tcp_keepalive(wire)
         self.address = peer_address(wire.get_extra_info("peername"))
-        self._entered = self._crowd.enter(self.address)
+        if self._entered is None:
+            self._entered = self._crowd.enter(self.address)
         now = self._loop.time()
         assert self._manager is not None
         self._manager.connection_made(self, wire)
@@ -141,7 +144,7 @@ class ClientConnection(Departing):
         return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._crowd.leave(self.address, entered=self._entered)
+        self._crowd.leave(self.address, entered=bool(self._entered))
         self._alarm.stop()
         super().connection_lost(exc)
         self._wire = self._sink = self._writer = self._incoming = None  # which hold this, and would leave it to the garbage collector

@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from gateway.problem import ProblemWriter
-from gateway.proxy.client_connection import ClientConnection
+from gateway.proxy.client_connection import TURNED_AWAY, ClientConnection
 from gateway.proxy.limits import ClientLimits, Crowd
 from gateway.proxy.refusals import Refusals
 
@@ -44,5 +44,29 @@ class ProxyServer(web.Server):
         self._limits = limits
         self._crowd.reconfigure(limits, trusts)
 
+    @property
+    def size(self) -> int:
+        """How many connections are open, handshakes and those that are being turned away included."""
+        return self._crowd.size + self._crowd.outside
+
     def __call__(self) -> ClientConnection:
         return ClientConnection(self, self._limits, self._crowd, self._refusals)
+
+    # ---- for a `SecureServer`
+
+    def arrive(self, address: str | None) -> bool | None:
+        """See `Admission`."""
+        entered = self._crowd.enter(address)
+        if not entered and self._crowd.outside > TURNED_AWAY:
+            self._crowd.leave(address, entered=False)
+            self._refusals.cut()
+            return None
+        return entered
+
+    def depart(self, address: str | None, *, entered: bool) -> None:
+        """See `Admission`."""
+        self._crowd.leave(address, entered=entered)
+
+    def connection(self, *, entered: bool) -> ClientConnection:
+        """See `Admission`."""
+        return ClientConnection(self, self._limits, self._crowd, self._refusals, entered=entered)

@@ -45,10 +45,14 @@ class Refusals:
         _log.info("Refused a malformed request: %s, request id %s", refusal.problem.value.slug, request_id)
         return _closing(status, headers, body)
 
-    def turned_away(self, now: float) -> bytes:
-        """The whole answer to one connection too many. `now` is the loop's time, in seconds."""
+    def cut(self) -> None:
+        """One connection too many is not even told so."""
         self._refused("too_many_connections")
         self._unlogged += 1
+
+    def turned_away(self, now: float) -> bytes:
+        """The whole answer to one connection too many. `now` is the loop's time, in seconds."""
+        self.cut()
         if now >= self._quiet_until:
             _log.warning("Turned away %d connections: there are too many", self._unlogged)
             self._unlogged, self._quiet_until = 0, now + LOG_INTERVAL

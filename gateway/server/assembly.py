@@ -259,13 +259,13 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
     return make_routing(config.routes, upstreams, secret, config.trusted_proxies, edge, identifier, forwards_overrides=forwards)
 
 
-def make_limits(config: Config) -> ClientLimits:
-    """What client connections may take."""
+def make_limits(config: Config, connections: int) -> ClientLimits:
+    """What client connections may take, and how many of them there may be."""
     client = config.client
     return ClientLimits(
         header_timeout=client.header_timeout,
         idle_timeout=client.idle_timeout,
-        max_connections=client.max_connections,
+        max_connections=connections,
         max_connections_per_address=client.max_connections_per_address,
         max_header_size=client.max_header_size,
         max_headers=client.max_headers,

@@ -1,12 +1,14 @@
 """The listeners that requests come in at: of clients, and of webhooks where these have one of their own. Opened and drained together."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 
 from gateway.config import Config, Listener, UnixListener
 from gateway.observe.observer import MetricsObserver
 from gateway.problem import ProblemWriter
+from gateway.proxy.handshake import SecureServer
 from gateway.proxy.limits import ClientLimits
 from gateway.proxy.listener import Handler, ProxyServer
 from gateway.server.sockets import listen
@@ -17,7 +19,7 @@ BACKLOG = 2048
 class Listeners:
     """Open listeners, each with its connections."""
 
-    def __init__(self, open_ones: Sequence[tuple[asyncio.Server, ProxyServer]]) -> None:
+    def __init__(self, open_ones: Sequence[tuple[asyncio.Server | SecureServer, ProxyServer]]) -> None:
         self._open = open_ones
 
     def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
@@ -42,6 +44,9 @@ class Listeners:
 
     async def shutdown(self, timeout: float) -> None:
         """Cut what is left after `timeout` seconds."""
+        for server, _ in self._open:
+            if isinstance(server, SecureServer):
+                server.abort()
         await asyncio.gather(*(connections.shutdown(timeout) for _, connections in self._open))
 
 
@@ -55,17 +60,25 @@ async def open_listeners(
     shared: bool,
 ) -> Listeners:
     """Listen at each address. `shared`: other processes listen there, too. Raises `ListenError`; then none is open."""
-    opened: list[tuple[asyncio.Server, ProxyServer]] = []
-    loop = asyncio.get_running_loop()
+    opened: list[tuple[asyncio.Server | SecureServer, ProxyServer]] = []
     try:
         for address, handler, context in handlers:
             connections = ProxyServer(handler, ProblemWriter(config.problem_base), limits, observer.refused_client, trusts)
-            create = loop.create_unix_server if isinstance(address, UnixListener) else loop.create_server
-            handshake = None if context is None else config.client.header_timeout
             sock = listen(address, shared=shared)
-            server = await create(connections, sock=sock, backlog=BACKLOG, ssl=context, ssl_handshake_timeout=handshake)
-            opened.append((server, connections))
+            opened.append((await _serve(sock, address, connections, context, config.client.header_timeout), connections))
     except BaseException:
         Listeners(opened).close()
         raise
     return Listeners(opened)
+
+
+async def _serve(
+    sock: socket.socket, address: Listener, connections: ProxyServer, context: ssl.SSLContext | None, handshake: float
+) -> asyncio.Server | SecureServer:
+    if context is not None:
+        server = SecureServer(sock, context, connections, handshake)
+        server.start()
+        return server
+    loop = asyncio.get_running_loop()
+    create = loop.create_unix_server if isinstance(address, UnixListener) else loop.create_server
+    return await create(connections, sock=sock, backlog=BACKLOG)

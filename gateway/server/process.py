@@ -30,7 +30,7 @@ from gateway.proxy.listener import Handler
 from gateway.proxy.routing import trusted
 from gateway.sealing import MissingSealing
 from gateway.server.assembly import Gateway, assemble, make_limits
-from gateway.server.descriptors import raise_limit
+from gateway.server.descriptors import affordable, raise_limit
 from gateway.server.listeners import Listeners, open_listeners
 from gateway.server.sockets import ListenError
 from gateway.server.startup import Refused, Unavailable, verify
@@ -181,7 +181,7 @@ class _Process:
         addresses: list[tuple[Listener, Handler, ssl.SSLContext | None]] = [(config.listen, gateway.proxy, tls.proxy)]
         if config.webhook_listen is not None:
             addresses.append((config.webhook_listen, WebhookListener(gateway.webhooks), None))
-        shared, limits = self._worker is not None, make_limits(config)
+        shared, limits = self._worker is not None, make_limits(config, affordable(config))
         listeners = self._listeners = await open_listeners(config, addresses, limits, gateway.observer, _trusts(config), shared=shared)
         try:
             admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token), tls.admin)
@@ -301,7 +301,7 @@ class _Process:
                 if not mistakes:
                     self._tls.renew(config)
                     if self._listeners is not None:
-                        self._listeners.reconfigure(make_limits(config), _trusts(config))
+                        self._listeners.reconfigure(make_limits(config, affordable(config)), _trusts(config))
             except ConfigErrors as errors:
                 mistakes = str(errors).splitlines()
             except TlsError as error:

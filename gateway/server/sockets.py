@@ -9,6 +9,14 @@ from gateway.config import Listener, TcpListener, UnixListener
 
 BACKLOG = 2048
 
+KEEPALIVE_AFTER = 60
+"""Seconds of silence on a client's connection."""
+
+KEEPALIVE_EVERY = 15
+
+VANISHED_AFTER = 120
+"""Seconds in which a client confirms nothing."""
+
 
 class ListenError(Exception):
     """An address cannot be listened on; the message says which and why."""
@@ -35,6 +43,7 @@ def _listen_tcp(host: str, port: int, *, shared: bool) -> socket.socket:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        _notice_the_vanished(sock)
         sock.bind(address)
         sock.listen(BACKLOG)
         sock.setblocking(False)
@@ -42,6 +51,18 @@ def _listen_tcp(host: str, port: int, *, shared: bool) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _notice_the_vanished(sock: socket.socket) -> None:
+    """Have the kernel give up on peers that went away without a word, a power cut or a lost route. Accepted sockets inherit this.
+
+    One that is silent is asked after `KEEPALIVE_AFTER`; one that does not confirm what was sent, or asked, is gone after `VANISHED_AFTER`.
+    (Linux asks after two hours, and sends again for a quarter of an hour.)
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER * 1000)
 
 
 def _listen_unix(path: Path) -> socket.socket:

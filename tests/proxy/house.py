@@ -12,10 +12,13 @@ from typing import Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from gateway.config import TcpListener
 from gateway.problem import ProblemWriter
 from gateway.proxy.client_connection import ClientConnection
+from gateway.proxy.handshake import SecureServer
 from gateway.proxy.limits import ClientLimits
 from gateway.proxy.listener import ProxyServer
+from gateway.server.sockets import listen
 from gateway.wire import WireResponse
 from tests.support.client import Answer, Client
 
@@ -73,15 +76,21 @@ class House:
         loop = asyncio.get_running_loop()
         count, trusts = self.refused.update, self.trusted.__contains__
         self.server = ProxyServer(self, ProblemWriter(), self._limits, lambda reason: count([reason]), trusts)
-        if self._path is not None:
-            self._listener = await loop.create_unix_server(self.server, str(self._path), ssl=self._tls)
+        self._listener: asyncio.Server | SecureServer
+        if self._tls is not None:
+            self._listener = SecureServer(listen(TcpListener("127.0.0.1", 0)), self._tls, self.server, self._limits.header_timeout)
+            self._listener.start()
+        elif self._path is not None:
+            self._listener = await loop.create_unix_server(self.server, str(self._path))
         else:
-            self._listener = await loop.create_server(self.server, "127.0.0.1", 0, ssl=self._tls)
+            self._listener = await loop.create_server(self.server, "127.0.0.1", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._listener.close()
         self.server.pre_shutdown()
+        if isinstance(self._listener, SecureServer):
+            self._listener.abort()
         await self.server.shutdown(0.1)
         await until(lambda: not self.server.connections)
 

@@ -1,6 +1,7 @@
 """The same connections under TLS, which knows no half-closed ones (RFC 8446 section 6.1)."""
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
@@ -8,9 +9,10 @@ import pytest
 import trustme
 from aiohttp.web_request import BaseRequest
 
+from gateway.proxy.client_connection import TURNED_AWAY
 from gateway.proxy.limits import ClientLimits
 from gateway.wire import WireResponse
-from tests.proxy.house import House, answers, connection_of, echo, get, request, until
+from tests.proxy.house import PATIENT, House, answers, connection_of, echo, get, request, until
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +112,53 @@ async def test_one_too_many_is_told_so(tls: ssl.SSLContext, trusting: ssl.SSLCon
         [answer] = await answers(await talk(house, trusting, get("/2")))
         assert answer.problem == "too-many-connections"
         writer.close()
+
+
+async def test_silent_handshakes_take_places(tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+    """From their accept on; the next one is one too many, and is told so after its own handshake."""
+    async with House(ClientLimits(header_timeout=30, idle_timeout=30, max_connections=2), tls=tls) as house:
+        async with house.peer(), house.peer() as second:
+            await second.send(b"\x16\x03\x01")
+            await until(lambda: house.server.size == 2)
+            [answer] = await answers(await talk(house, trusting, get("/3")))
+            assert answer.problem == "too-many-connections"
+        await until(lambda: house.server.size == 0)
+        [answer] = await answers(await talk(house, trusting, get("/4", "Connection: close")))
+        assert answer.body == b"GET /4 "
+
+
+async def test_a_handshake_has_its_time(tls: ssl.SSLContext) -> None:
+    """A client that says nothing, or stops in the middle, is cut."""
+    async with House(ClientLimits(header_timeout=0.2, idle_timeout=30), tls=tls) as house:
+        for begun in (b"", b"\x16\x03\x01\x02"):
+            async with house.peer() as peer:
+                await peer.send(begun)
+                with contextlib.suppress(ConnectionError):
+                    assert await peer.rest() == b""
+        await until(lambda: house.server.size == 0)
+
+
+async def test_a_handshake_that_fails_frees_its_place_at_once(tls: ssl.SSLContext) -> None:
+    """Whoever speaks no TLS, trusts another authority or resets."""
+    async with House(PATIENT, tls=tls) as house:
+        for _ in range(3):
+            async with house.peer() as peer:
+                await peer.send(get("/1"))
+                with contextlib.suppress(ConnectionError):
+                    await peer.rest()
+        with pytest.raises(ssl.SSLError):
+            await talk(house, ssl.create_default_context(), get("/1"))
+        await until(lambda: house.server.size == 0)
+    assert not house.seen
+
+
+async def test_a_flood_of_silent_handshakes_is_not_held(tls: ssl.SSLContext) -> None:
+    """Beyond those that may be told, connections are cut at their accept."""
+    async with House(ClientLimits(header_timeout=30, max_connections=1), tls=tls) as house:
+        streams = [await asyncio.open_connection("127.0.0.1", house.port) for _ in range(TURNED_AWAY + 20)]
+        assert await asyncio.wait_for(streams[-1][0].read(), 20) == b""
+        await until(lambda: house.refused["too_many_connections"] == 19)
+        assert house.server.size == TURNED_AWAY + 1
+        for _, writer in streams:
+            writer.close()
+        await until(lambda: house.server.size == 0)

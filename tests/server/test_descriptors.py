@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config import Config, load
-from gateway.server.descriptors import SPARE, raise_limit, wanted_descriptors
+from gateway.proxy.client_connection import TURNED_AWAY
+from gateway.server.descriptors import SPARE, affordable, raise_limit, wanted_descriptors
 
 TEXT = """
 postgres: {dsn: "postgresql://localhost/x", pool_size: 3}
@@ -29,7 +30,18 @@ def config(tmp_path: Path) -> Config:
 
 def test_every_connection_counts(config: Config) -> None:
     """Clients, each target's connections, the database's, and what else may be open."""
-    assert wanted_descriptors(config) == 500 + 10 + 40 + 3 + SPARE
+    assert wanted_descriptors(config) == 500 + 10 + 40 + 3 + SPARE + TURNED_AWAY
+
+
+def test_clients_never_use_up_what_others_need(config: Config) -> None:
+    """Where the system allows fewer files than are wanted, fewer clients are taken: operators still get in."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for soft, clients in ((wanted_descriptors(config), 500), (900, 450), (300, 150)):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+            assert affordable(config) == clients
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_soft_limit_is_raised_and_never_lowered(config: Config) -> None:
