@@ -26,6 +26,7 @@ from gateway.server.finding_out import host_of, make_probes, make_sealer
 from gateway.server.scopes import Scopes
 from gateway.server.upstreams import make_upstreams
 from gateway.spool import MemoryBudget
+from gateway.store.deletions import Deletions
 from gateway.store.postgres import PostgresStore, Registry
 from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.hotpath import HotPath
@@ -310,6 +311,7 @@ def make_hot(
         replay_ttl=redis.replay_ttl,
         max_value=redis.max_value,
         secret=config.digest_secret or b"",
+        deletions=Deletions(authority.deletions, lambda: link.server.instance, authority.now_us, clock),
         observer=observer,
     )
     return link, tiered

@@ -198,6 +198,7 @@ class _Process:
                 "reconciler": gateway.reconciler.run(),
                 "memory": _tell_memory(gateway),
                 "scopes": gateway.scopes.run(),
+                **({} if gateway.tiered is None else {"deletions": gateway.tiered.keep_up()}),
                 "parent": self._watch_parent(),
             }.items()
         ]

@@ -20,6 +20,8 @@ Theory of operation. The authority decides; Redis only ever says what is already
 * **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays that Redis holds
   still answer; everything else raises, and a lease set for it is taken back. Under an entry of somebody else's it raises with
   `asked`: the operation may be running, or has run, so that nobody may pass it on unguarded.
+* **Operators' deletions** reach Redis after the authority. What comes back in Redis later, from an older copy of it, is of a deleted life:
+  `deletions` knows those, and a completed record is an answer only if it believes in it.
 * **Tombstones** are not in Redis: nothing would be gained. That there is none, which every new key needs to hear, only the authority can
   say; and whom a tombstone refuses is not in a hurry. So no entry can outlive a tombstone, or must be found when an operator frees a key.
 * **Observing intents** neither read nor write Redis: a lease of theirs there would be a reason to refuse an enforcing one.
@@ -35,6 +37,7 @@ from typing import assert_never
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Clock, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
+from gateway.store.deletions import Deletions
 from gateway.store.looks import Looks
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
@@ -76,8 +79,8 @@ class TieredStore:
     """A `Store` over `authority`, with `hot` in front of it. Owns its background writes; owns neither `authority` nor `hot`.
 
     `lease_ttl` and `replay_ttl` (seconds) bound the life of a lease and of a completed record in Redis, `max_value` (bytes) the size of the
-    latter; `secret` keys the seals of its entries. The observer hears of a write to Redis that found its token gone as `redis_` and
-    `extend`, `complete`, `fill` or `delete`.
+    latter; `secret` keys the seals of its entries; without `deletions` nobody deletes. The observer hears of a write to Redis that found
+    its token gone as `redis_` and `extend`, `complete`, `fill` or `delete`.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class TieredStore:
         replay_ttl: float = 900.0,
         max_value: int = 64 * 1024,
         secret: bytes = b"",
+        deletions: Deletions | None = None,
         observer: StoreObserver | None = None,
     ) -> None:
         self._authority = authority
@@ -99,6 +103,7 @@ class TieredStore:
         self._replay_ttl = replay_ttl
         self._max_value = max_value
         self._seal = Seal(secret)
+        self._deletions = deletions
         self._observer = observer or Quiet()
         self._writes = Writeback(clock, self._observer)
         self._held: dict[bytes, _Held] = {}
@@ -220,6 +225,12 @@ class TieredStore:
         for start in range(0, len(due), _EXTEND_AT_ONCE):
             await asyncio.gather(*map(self._extend, due[start : start + _EXTEND_AT_ONCE]))
 
+    async def keep_up(self) -> None:
+        """Learn of operators' deletions, for ever. Until it has begun, nothing is replayed from Redis."""
+        if self._deletions is not None:
+            await self._deletions.run()
+        await asyncio.Event().wait()
+
     async def drain(self, timeout: float) -> bool:
         """Wait until Redis has followed all settles so far. False: `timeout` seconds have passed first."""
         return await self._writes.drain(timeout)
@@ -254,6 +265,8 @@ class TieredStore:
             return _Taken()
         match entry:
             case CompletedEntry():
+                if self._deletions is not None and not self._deletions.believes(entry.record_id):
+                    return _Taken()
                 return replayable(intent.key, entry, self._authority.now_us()) or _Taken()
             case LeaseEntry():
                 return in_progress(intent.key, entry) if self._runs_here(entry) else _Taken(entry)

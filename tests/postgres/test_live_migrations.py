@@ -77,6 +77,9 @@ async def test_a_migration_does_not_hold_up_traffic_behind_a_long_transaction(ga
             for table in ("gateway_records", "gateway_tombstones"):
                 if await reader.fetchval("SELECT to_regclass($1)", table) is not None:
                     await reader.fetch(f"SELECT FROM {table}")
+            if "ALTER TABLE" not in step.sql:  # it makes tables of its own and waits for nobody
+                assert step.name in await migrate(dsn)
+                return
             with pytest.raises(MigrationError, match=step.name):
                 await migrate(dsn)
             assert await pending(reader) == [later.name for later in migrations()[step.version - 1 :]]

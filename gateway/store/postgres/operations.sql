@@ -259,7 +259,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM 
 
 -- name: operator_delete
 -- The key is free afterwards, also of the tombstone ($9, its digest) of an earlier life. Locks in the reaper's order: the record, then the
--- tombstone.
+-- tombstone. Of a completed one the life is written down, for entries of it that might come back in Redis.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
@@ -268,7 +268,12 @@ WITH held AS MATERIALIZED (
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4
         AND h.status IN ('completed', 'failed_retryable')
-    RETURNING r.scope_id, r.idempotency_key, r.record_id
+    RETURNING r.scope_id, r.idempotency_key, r.record_id, r.status, r.expires_at
+), numbered AS (
+    UPDATE gateway_deletions_last l SET number = l.number + 1 FROM done WHERE done.status = 'completed'
+    RETURNING l.number, done.record_id, done.expires_at
+), noted AS (
+    INSERT INTO gateway_deletions (number, record_id, expires_at) SELECT number, record_id, expires_at FROM numbered
 ), forgotten AS (
     DELETE FROM gateway_tombstones WHERE digest = $9 AND EXISTS (SELECT FROM done)
 ), audited AS (
@@ -276,6 +281,25 @@ WITH held AS MATERIALIZED (
     SELECT scope_id, idempotency_key, record_id, $5::text, $6::text, $7::text, $8::jsonb FROM done
 )
 SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM held) THEN 'stale' ELSE 'missing' END AS transition
+
+
+-- name: deletions
+-- What was deleted after $1, and the number of the last deletion.
+SELECT l.number AS last, d.record_id, (extract(epoch FROM d.expires_at) * 1000000)::bigint AS expires_at_us
+FROM gateway_deletions_last l
+LEFT JOIN gateway_deletions d ON d.number > $1
+
+
+-- name: purge_deletions
+DELETE FROM gateway_deletions
+WHERE number IN (
+    SELECT number
+    FROM gateway_deletions
+    WHERE expires_at <= now() AND expires_at <= expiry_now()
+    ORDER BY expires_at
+    LIMIT 1000
+    FOR UPDATE SKIP LOCKED
+)
 
 
 -- name: audited

@@ -14,8 +14,9 @@ The driver puts an answer together from its pieces, so each counts about twice w
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
+from uuid import UUID
 
 import asyncpg
 
@@ -253,7 +254,15 @@ class PostgresStore:
 
     async def purge(self, limit: int) -> int:
         (row,) = await self._fetch("purge", limit, REAPED_BYTES)
+        await self._fetch("purge_deletions")
         return int(row["purged"])
+
+    async def deletions(self, after: int) -> tuple[int, Mapping[UUID, int]]:
+        """The number of the last deletion by an operator, and the lives that were deleted after number `after`, with their expiry
+        (microseconds since the epoch). Deletions that are under way have numbers above the last.
+        """
+        rows = await self._fetch("deletions", after)
+        return rows[0]["last"], {row["record_id"]: row["expires_at_us"] for row in rows if row["record_id"] is not None}
 
     async def watch_clock(self) -> None:
         """As the port says."""

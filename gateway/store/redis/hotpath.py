@@ -63,7 +63,7 @@ class HotPath:
         return self._link.open
 
     @property
-    def instance(self) -> bytes | None:
+    def instance(self) -> bytes:
         """`Server.instance` of the server that answers at present."""
         return self._link.server.instance
 

@@ -56,11 +56,11 @@ class Server:
     """What a server that can serve says of itself.
 
     `version` is (major, minor), (0, 0) when it would not tell. `instance` names this run of it and the history of its data: with the same
-    one, nothing that was acknowledged has been taken back. None when it would not tell.
+    one, nothing that was acknowledged has been taken back. One that would not tell is another instance at each connection.
     """
 
     version: tuple[int, int] = (0, 0)
-    instance: bytes | None = None
+    instance: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ def judge(answers: list[Answer]) -> Server:
         if isinstance(answer, Refusal):
             raise Unfit(REFUSALS.get(answer.code, "no_permission"), answer.text)
     run, history = about.get(b"run_id"), replication.get(b"master_replid")
-    return Server(_version(about.get(b"redis_version", b"")), None if run is None or history is None else run + history)
+    instance = run + history if run and history else secrets.token_bytes(16)
+    return Server(_version(about.get(b"redis_version", b"")), instance)
 
 
 def _fields(answer: Answer) -> dict[bytes, bytes]:
