@@ -1,18 +1,20 @@
 """Mistakes between the values of one route's policy, and with what it leans on elsewhere."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.config.check_principal import check_sources, meaning
 from gateway.config.fields import ConfigFields
 from gateway.config.key_fields import KeyFields, PlaceFields
 from gateway.config.kinds import Reader
+from gateway.config.mistakes import Place
 from gateway.config.policy_fields import FingerprintFields, HintFields, IdempotencyFields
 from gateway.config.reconcile_fields import ConditionFields, ReconcileFields
 from gateway.config.resolve_reconcile import resolve_answer
 from gateway.config.shapes import Field, Section
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.fingerprint import VERSION
-from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, HintedOutcome, KeyPlace, Policy, QueryKey
+from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, HintedOutcome, KeyPlace, Policy, QueryKey
 from gateway.core.reconcile.request import check_plan
 
 
@@ -31,6 +33,7 @@ def check_policy(reader: Reader, root: Section, section: Section, policy: Policy
     if secret_missing and policy.forward_key is ForwardKey.DERIVED:
         reader.report(section.place_of(names.FORWARD_KEY), "derived keys need `digest_secret`")
     _check_version(reader, root, section)
+    _check_body(reader, section, policy)
     check_alone(reader, section)
 
 
@@ -63,14 +66,33 @@ def check_alone(reader: Reader, section: Section) -> None:
 
 def _check_key_fields(reader: Reader, section: Section) -> None:
     """A key stands in no field that says how a message is sent, or what it holds."""
-    for part, field in (
-        (section.sub(IdempotencyFields.KEY), KeyFields.HEADER),
-        (section.sub(IdempotencyFields.FORWARD_KEY_IN), PlaceFields.HEADER),
-    ):
-        if part.given(field) and part.sound(field) and part.get(field).lower().encode() in _TAKEN:
-            reader.report(
-                part.place_of(field), f"{part.get(field)} has a meaning of its own, which a key would destroy; name another field"
-            )
+    key, goes = section.sub(IdempotencyFields.KEY), section.sub(IdempotencyFields.FORWARD_KEY_IN)
+    if key.given(KeyFields.HEADER) and key.sound(KeyFields.HEADER):
+        names = key.get(KeyFields.HEADER)
+        _check_key_names(reader, key.place_of(KeyFields.HEADER), names)
+    if goes.given(PlaceFields.HEADER) and goes.sound(PlaceFields.HEADER):
+        _check_key_names(reader, goes.place_of(PlaceFields.HEADER), (goes.get(PlaceFields.HEADER),))
+
+
+def _check_key_names(reader: Reader, place: Place, names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower().encode() in _TAKEN:
+            reader.report(place, f"{name} has a meaning of its own, which a key would destroy; name another field")
+        first = seen.setdefault(name.lower().replace("_", "-"), name)
+        if first is not name:
+            reader.report(place, f"{first} and {name} are one field; keep one of them")
+
+
+def _check_body(reader: Reader, section: Section, policy: Policy) -> None:
+    """A body is JSON or a form, never both."""
+    came, goes = policy.key.place, policy.key_goes_to
+    bodies = {type(came), type(goes)} == {BodyKey, FormKey}
+    if bodies and policy.forward_key is not ForwardKey.NONE and section.sound(IdempotencyFields.KEY, IdempotencyFields.FORWARD_KEY_IN):
+        reader.report(
+            section.place_of(IdempotencyFields.FORWARD_KEY_IN),
+            "a body that holds the key as a form holds none as JSON, and the other way round; name the same kind, a header or a query",
+        )
 
 
 _TAKEN = HOP_BY_HOP | FRAMING | {b"host", b"content-type", b"content-encoding", b"expect", b"via", b"date", b"authorization", b"cookie"}
@@ -125,9 +147,11 @@ def identity(policy: Policy) -> tuple[object, ...]:
 
 def _place(place: KeyPlace) -> tuple[str, str]:
     match place:
-        case HeaderKey(name):
-            return "header", name.lower()
+        case HeaderKey():
+            return "header", " ".join(sorted(map(str.lower, place.names)))
         case QueryKey(name):
             return "query", name
         case BodyKey(pointer):
             return "body", pointer
+        case FormKey(name):
+            return "form", name

@@ -3,6 +3,7 @@
 from gateway.config import policy_texts, texts
 from gateway.config.alternatives import Alternatives
 from gateway.config.kinds import Choice, Flag, Text, Whole
+from gateway.config.one_or_many import OneOrMany
 from gateway.config.shapes import Field, Struct
 from gateway.core.policy import KeyMode, KeyPolicy
 
@@ -10,16 +11,24 @@ _KEY = KeyPolicy()
 HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
 _QUERY = Text("the name of a query parameter", policy_texts.parameter)
 _POINTER = Text("a JSON pointer", policy_texts.member_pointer, texts.POINTER_PATTERN)
-_PLACES = ("header", "query", "json_pointer")
+_FORM = Text("the name of a form field", policy_texts.parameter)
+_PLACES = ("header", "query", "json_pointer", "form")
 _MEANT = {"name": "header", "parameter": "query", "pointer": "json_pointer", "body": "json_pointer", "field": "json_pointer"}
 
 
 class KeyFields:
     """`routes[].idempotency.key`."""
 
-    HEADER = Field("header", HEADER, "The header field that holds the key. Either this or `query` or `json_pointer`.", _KEY.header)
+    HEADER = Field(
+        "header",
+        OneOrMany(HEADER),
+        "The header field that holds the key; of a list, one of them may be there, or several that are equal. Either this or `query`, "
+        "`json_pointer` or `form`.",
+        _KEY.headers,
+    )
     QUERY = Field("query", _QUERY, "The query parameter that holds the key.")
-    JSON_POINTER = Field("json_pointer", _POINTER, "Where in the JSON body the key is (RFC 6901); bodies up to 1MiB.")
+    JSON_POINTER = Field("json_pointer", _POINTER, "Where in the JSON body the key is (RFC 6901), text or whole number; bodies up to 1MiB.")
+    FORM = Field("form", _FORM, "The field of a form body (application/x-www-form-urlencoded) that holds the key; bodies up to 1MiB.")
     REQUIRED = Field("required", Flag(), "Whether a request without a key is refused (400) or passed through unguarded.", _KEY.required)
     MODE = Field(
         "mode",
@@ -39,9 +48,10 @@ class KeyFields:
 class PlaceFields:
     """`routes[].idempotency.forward_key_in`."""
 
-    HEADER = Field("header", HEADER, "A header field. Either this or `query` or `json_pointer`.")
+    HEADER = Field("header", HEADER, "A header field. Either this or `query`, `json_pointer` or `form`.")
     QUERY = Field("query", _QUERY, "A query parameter.")
     JSON_POINTER = Field("json_pointer", _POINTER, "A member of the JSON body (RFC 6901). Nothing else of the body changes.")
+    FORM = Field("form", _FORM, "A field of the form body. Nothing else of the body changes.")
 
 
 KEY = Struct.of(KeyFields, Alternatives(_PLACES), _MEANT)

@@ -13,6 +13,7 @@ from gateway.core.policy import (
     CertificatePrincipal,
     Combine,
     FingerprintPolicy,
+    FormKey,
     ForwardAuthPrincipal,
     HeaderKey,
     HeaderPrincipal,
@@ -49,12 +50,14 @@ def key_words(policy: Policy) -> str:
 
 def place_words(place: KeyPlace) -> str:
     match place:
-        case HeaderKey(name):
-            return name
+        case HeaderKey():
+            return "|".join(place.names)
         case QueryKey(name):
             return f"query:{name}"
         case BodyKey(pointer):
             return f"body:{pointer}"
+        case FormKey(name):
+            return f"form:{name}"
         case _:
             assert_never(place)
 

@@ -19,6 +19,7 @@ from gateway.core.policy import (
     BodyMode,
     CertificatePrincipal,
     Expired,
+    FormKey,
     ForwardAuthPrincipal,
     ForwardKey,
     HeaderPrincipal,
@@ -128,10 +129,11 @@ def _warn_of_jwt(section: Section, source: JwtPrincipal) -> Iterator[tuple[Place
 
 def _warn_of_body(one: ResolvedRoute, section: Section, policy: Policy) -> Iterator[tuple[Place, str]]:
     key, fingerprint, limits = section.sub(_N.KEY), section.sub(_N.FINGERPRINT), section.sub(_N.LIMITS)
-    in_body = isinstance(policy.key.place, BodyKey)
+    in_body = isinstance(policy.key.place, BodyKey | FormKey)
     bodiless = sorted(one.route.methods & WITHOUT_BODY)
     if in_body and bodiless:
-        yield key.place_of(KeyFields.JSON_POINTER), f"{bodiless[0]} requests have no body to hold a key"
+        place = key.place_of(KeyFields.JSON_POINTER if isinstance(policy.key.place, BodyKey) else KeyFields.FORM)
+        yield place, f"{bodiless[0]} requests have no body to hold a key"
     if fingerprint.get(FingerprintFields.IGNORE_FORM):
         if policy.fingerprint.body not in {BodyMode.AUTO, BodyMode.FORM}:
             yield fingerprint.place_of(FingerprintFields.IGNORE_FORM), f"has no effect with `body: {policy.fingerprint.body}`"

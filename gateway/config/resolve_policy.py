@@ -9,6 +9,7 @@ from gateway.core.policy import (
     BodyKey,
     Dialect,
     FingerprintPolicy,
+    FormKey,
     HeaderKey,
     Hint,
     KeyPlace,
@@ -80,11 +81,16 @@ def _key(section: Section) -> KeyPolicy:
 
 
 def _place(section: Section) -> KeyPlace:
-    """Where the key is; of `KeyFields` and of `PlaceFields`, which have these three fields alike."""
-    query, pointer = section.get(PlaceFields.QUERY), section.get(PlaceFields.JSON_POINTER)
+    """Where the key is; of `KeyFields` and of `PlaceFields`, which have these fields alike, but for the number of headers."""
+    query, pointer, form = section.get(PlaceFields.QUERY), section.get(PlaceFields.JSON_POINTER), section.get(PlaceFields.FORM)
     if query is not None:
         return QueryKey(query)
-    return HeaderKey(section.get(KeyFields.HEADER)) if pointer is None else BodyKey(pointer)
+    if form is not None:
+        return FormKey(form)
+    if pointer is not None:
+        return BodyKey(pointer)
+    headers = section.get(KeyFields.HEADER)
+    return HeaderKey(headers) if isinstance(headers, str) else HeaderKey(headers[0], headers[1:])
 
 
 def _forward_key_in(section: Section) -> KeyPlace | None:

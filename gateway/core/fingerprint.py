@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from gateway.core.canonical import canonicalise
 from gateway.core.fingerprint_head import DROPPABLE, HOST, HeadReader, head_reader
-from gateway.core.forms import in_order_of_names, in_safe_order, read_form, without_named
+from gateway.core.forms import FORM_TYPE, in_order_of_names, in_safe_order, read_form, without_named
 from gateway.core.model import Fingerprint, Headers
 from gateway.core.multipart import MEDIA_TYPE as MULTIPART_TYPE
 from gateway.core.multipart import parts_reader, read_parts
@@ -47,8 +47,6 @@ VERSIONS = (1, 2, 3)
 
 LARGE_BODY = 1024 * 1024
 """Bodies of more bytes than this count by their SHA-256. Part of every version: another number is another version."""
-
-FORM_TYPE = b"application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)

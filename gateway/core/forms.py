@@ -11,6 +11,7 @@ from string import ascii_letters, digits
 from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from gateway.core.model import Headers
 from gateway.core.readings import decode_escapes
 from gateway.core.scope import length_prefixed
 
@@ -18,6 +19,8 @@ MAX_PAIRS = 4096
 
 FREE_PAIRS = 256
 """In a form of more pairs their order counts: readers ignore silently what comes behind their limit (1000 with PHP and Node)."""
+
+FORM_TYPE = b"application/x-www-form-urlencoded"
 
 _PLAIN = (ascii_letters + digits + "-._~!$'()*+,:@/?[]=&%").encode()
 """What a query may hold (RFC 3986 section 3.4) without `;`, and brackets, which many clients leave as they are."""
@@ -45,6 +48,13 @@ def without_named(query: bytes, names: frozenset[bytes]) -> bytes:
     return query if len(kept) == len(pairs) else b"&".join(kept)
 
 
+def is_form(headers: Headers) -> bool:
+    """Whether a request with these fields has a form body and nothing else: of one media type, not coded."""
+    types = [value for name, value in headers if len(name) == 12 and name.lower() == b"content-type"]
+    coded = any(len(name) == 16 and name.lower() == b"content-encoding" for name, _ in headers)
+    return not coded and len(types) == 1 and types[0].partition(b";")[0].strip().lower() == FORM_TYPE
+
+
 def may_name(spelled: bytes, wanted: bytes) -> bool:
     """Whether some reader takes a decoded name for `wanted`. PHP ends it at a NUL or a bracket, drops blanks before it, and reads dots,
     blanks and open brackets as underscores; ASP.NET does not know letter case; a hyphen is an underscore to some.
@@ -57,6 +67,17 @@ def read_form(body: bytes, ignore: frozenset[bytes] = frozenset(), ordering: Ord
     """An injective encoding of the decoded pairs whose name is not in `ignore`, or None if the body is no strict form or has more than
     `MAX_PAIRS` pairs. `ordering` puts pairs whose order does not count into one order; by default `in_safe_order`.
     """
+    pairs = form_pairs(body)
+    if pairs is None:
+        return None
+    if ignore:
+        pairs = [pair for pair in pairs if pair[0] not in ignore]
+    pairs = (ordering or in_safe_order)(pairs)
+    return length_prefixed([part for pair in pairs for part in pair])
+
+
+def form_pairs(body: bytes) -> Pairs | None:
+    """The decoded pairs of a strict form of at most `MAX_PAIRS` pairs, in their order; None if it is none."""
     if body.count(b"&") >= MAX_PAIRS or body.translate(None, _PLAIN) or _BROKEN_ESCAPE.search(body):
         return None
     if b"%" in body:
@@ -69,10 +90,7 @@ def read_form(body: bytes, ignore: frozenset[bytes] = frozenset(), ordering: Ord
             pairs.append((unquote_to_bytes(name), unquote_to_bytes(value)) if b"%" in text else (name, value))
         elif text:
             return None
-    if ignore:
-        pairs = [pair for pair in pairs if pair[0] not in ignore]
-    pairs = (ordering or in_safe_order)(pairs)
-    return length_prefixed([part for pair in pairs for part in pair])
+    return pairs
 
 
 def in_safe_order(pairs: Pairs) -> Pairs:

@@ -5,8 +5,8 @@ takes the bare spellings that nearly all clients send. `raw` takes visible ASCII
 hop on the way joins repeated field lines with one. In the first two, quoted and bare spellings of one text are one key, so that a client
 may upgrade its library between two attempts.
 
-They are grammars of a field value. In a query and in a JSON body the container says where the key begins and ends, so there every text of
-visible ASCII and spaces is a key, quotes and commas included, whatever the mode.
+They are grammars of a field value. In a query, a form and a JSON body the container says where the key begins and ends, so there every text
+of visible ASCII and spaces is a key, quotes and commas included, whatever the mode.
 """
 
 import re
@@ -15,13 +15,13 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from gateway.core.fingerprint import LARGE_BODY
-from gateway.core.forms import decode_parameter
+from gateway.core.forms import decode_parameter, form_pairs, is_form, may_name
 from gateway.core.headers import Fields, wire_name
 from gateway.core.pointers import split_pointer
-from gateway.core.policy import BodyKey, KeyMode, KeyPolicy, QueryKey
+from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.readings import decode_escapes
 from gateway.core.routes import split_target
-from gateway.core.splice import resolve, strict_json
+from gateway.core.splice import Whole, resolve, strict_json
 
 _STRING = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(.*)', re.DOTALL)
 _ESCAPED = re.compile(rb'\\(["\\])')
@@ -61,30 +61,74 @@ KeyFound: TypeAlias = Key | KeyMissing | KeyInvalid
 
 
 def find_key(fields: Fields, policy: KeyPolicy) -> KeyFound:
-    """Find the key among the field lines. Two lines, even equal ones, are an error: an Item cannot repeat (RFC 9651 section 4.2)."""
-    values = fields.values(wire_name(policy.header))
+    """Find the key among the field lines. Two lines of one name, even equal ones, are an error: an Item cannot repeat (RFC 9651 section
+    4.2). Of several names one may be there, or more with the same key.
+    """
+    assert isinstance(policy.place, HeaderKey), "a route has one kind of place for its key"
+    if policy.place.others:
+        return _find_one(fields, policy, policy.place.names)
+    return _find_in(fields, policy, policy.place.name)
+
+
+def _find_in(fields: Fields, policy: KeyPolicy, name: str) -> KeyFound:
+    values = fields.values(wire_name(name))
     if not values:
         return KeyMissing()
     if len(values) > 1:
-        return KeyInvalid(f"The {policy.header} field was sent {len(values)} times. Send it once.")
+        return KeyInvalid(f"The {name} field was sent {len(values)} times. Send it once.")
     return parse_key(values[0].strip(b" \t"), policy)
+
+
+def _find_one(fields: Fields, policy: KeyPolicy, names: tuple[str, ...]) -> KeyFound:
+    """The one key that the fields of these names hold. One that is bad is not passed over: an upstream may read that one."""
+    found = [one for name in names if not isinstance(one := _find_in(fields, policy, name), KeyMissing)]
+    bad = next((one for one in found if isinstance(one, KeyInvalid)), None)
+    if bad is not None or not found:
+        return bad or KeyMissing()
+    if any(one != found[0] for one in found):
+        return KeyInvalid(f"The fields {', '.join(names)} hold different keys. Send one of them.")
+    return found[0]
 
 
 def find_key_in(target: bytes, policy: KeyPolicy) -> KeyFound:
     """Find the key in the query of a request target, by the rules of application/x-www-form-urlencoded (WHATWG URL section 5.1): pairs
     between `&`, `+` is a space, escapes are decoded once. Two values, even equal ones, are an error, and so is a broken escape.
     """
-    assert isinstance(policy.place, QueryKey), "a route has one place for its key"
-    name = policy.place.name.encode()
+    assert isinstance(policy.place, QueryKey), "a route has one kind of place for its key"
     pairs = [pair.partition(b"=") for pair in split_target(target)[1].split(b"&")]
-    values = [value for spelled, _, value in pairs if decode_parameter(spelled) == name]
-    if not values:
-        return KeyMissing()
-    if len(values) > 1:
-        return KeyInvalid(f"The query parameter {policy.place.name} was sent {len(values)} times. Send it once.")
-    if _BROKEN_ESCAPE.search(values[0]):
+    value = _only_value([(decode_parameter(name), value) for name, _, value in pairs], policy.place.name, "query parameter")
+    if not isinstance(value, bytes):
+        return value
+    if _BROKEN_ESCAPE.search(value):
         return KeyInvalid("The key cannot be read: in a query a percent sign is written %25 (RFC 3986 section 2.4).")
-    return parse_text(decode_parameter(values[0]), policy)
+    return parse_text(decode_parameter(value), policy)
+
+
+def find_key_in_form(body: bytes, fields: Fields, policy: KeyPolicy) -> KeyFound:
+    """Find the key in a form body of at most `LARGE_BODY` bytes, by the rules of a query.
+
+    An empty body is no key. One that is no form, or could be read in two ways, is an error, not "no key": nobody knows what an upstream
+    that reads more loosely finds in it.
+    """
+    assert isinstance(policy.place, FormKey), "a route has one kind of place for its key"
+    if not body:
+        return KeyMissing()
+    pairs = form_pairs(body) if len(body) <= LARGE_BODY and is_form(fields.lines) else None
+    if pairs is None:
+        return KeyInvalid(f"The key is read only from a form (application/x-www-form-urlencoded) of at most {LARGE_BODY} bytes.")
+    value = _only_value(pairs, policy.place.name, "form field")
+    return parse_text(value, policy) if isinstance(value, bytes) else value
+
+
+def _only_value(pairs: list[tuple[bytes, bytes]], name: str, what: str) -> bytes | KeyMissing | KeyInvalid:
+    """The one value of a name. A name that some reader takes for it (PHP reads `request.id` as `request_id`) is a second one."""
+    wanted = name.encode()
+    found = [pair for pair in pairs if may_name(pair[0], wanted)]
+    if not found:
+        return KeyMissing()
+    if len(found) > 1:
+        return KeyInvalid(f"The {what} {name} was sent {len(found)} times, perhaps in another spelling. Send it once.")
+    return found[0][1] if found[0][0] == wanted else KeyInvalid(f"The {what} {name} was sent in another spelling.")
 
 
 def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:
@@ -92,8 +136,9 @@ def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:
 
     An empty body, a member that is absent, and `null` (which many libraries send for what is not set) are no key. A body that is not strict
     JSON is an error, not "no key": nobody knows what an upstream that reads more loosely, or the other one of two equal names, finds in it.
+    A whole number is the text that it is written as.
     """
-    assert isinstance(policy.place, BodyKey), "a route has one place for its key"
+    assert isinstance(policy.place, BodyKey), "a route has one kind of place for its key"
     if len(body) > LARGE_BODY:
         return KeyInvalid(f"The key is read only from bodies of at most {LARGE_BODY} bytes.")
     if not body.strip(b" \t\r\n"):
@@ -104,8 +149,8 @@ def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:
         return KeyInvalid("The key cannot be read: the body must be JSON (RFC 8259) in UTF-8, without duplicate names.")
     if value is None:
         return KeyMissing()
-    if not isinstance(value, str):
-        return KeyInvalid(f"The key at {policy.place.pointer} must be a JSON string.")
+    if not isinstance(value, str) or (isinstance(value, Whole) and value == "-0"):
+        return KeyInvalid(f"The key at {policy.place.pointer} must be a JSON string or a whole number.")
     return parse_text(value.encode("utf-8", "surrogatepass"), policy)
 
 

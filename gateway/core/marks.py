@@ -6,7 +6,7 @@ from typing import assert_never
 
 from gateway.core.decision import Label
 from gateway.core.model import Headers
-from gateway.core.policy import HeaderKey, Policy
+from gateway.core.policy import Policy
 
 STATUS = b"Idempotency-Status"
 EXPIRES = b"Idempotency-Expires"
@@ -83,7 +83,7 @@ def expires(at_us: int) -> bytes:
 
 def exposed(policy: Policy) -> tuple[bytes, ...]:
     """The fields of a route's answers that a browser's script needs to see: ours, and the key's own, which many APIs echo."""
-    names = [policy.key.place.name.encode()] if isinstance(policy.key.place, HeaderKey) else []
+    names = [name.encode() for name in policy.key.headers]
     replay = policy.dialect.replay_headers
     names += [b"Idempotent-Replayed", b"Original-Request"] if replay is None else [name.encode() for name, _ in replay]
     names += [name.encode() for name, _ in policy.dialect.first_headers]

@@ -137,8 +137,9 @@ def _has_parameter(operation: _Operation, policy: Policy) -> bool:
     """Whether the description has the key's parameter already; two of one name and place would make it invalid."""
     parameters = operation.parameters or ()
     match policy.key.place:
-        case HeaderKey(name):
-            return any(one.get("in") == "header" and str(one.get("name")).lower() == name.lower() for one in parameters)
+        case HeaderKey():
+            names = {name.lower() for name in policy.key.headers}
+            return any(one.get("in") == "header" and str(one.get("name")).lower() in names for one in parameters)
         case QueryKey(name):
             return any(one.get("in") == "query" and one.get("name") == name for one in parameters)
         case _:

@@ -11,6 +11,7 @@ from gateway.core.decision import RETRY_AFTER_MAX
 from gateway.core.marks import DUPLICATE, Mark
 from gateway.core.policy import (
     BodyKey,
+    FormKey,
     HeaderKey,
     KeyMode,
     KeyPolicy,
@@ -65,15 +66,17 @@ _RETRY_AFTER = {
 
 def parameter(key: KeyPolicy) -> dict[str, Json] | None:
     """The Parameter Object of the key; None for a key in the body, which the API's own schema holds."""
+    others: tuple[str, ...] = ()
     match key.place:
-        case HeaderKey(name):
+        case HeaderKey(name, others):
             where = "header"
         case QueryKey(name):
             where = "query"
-        case BodyKey():
+        case BodyKey() | FormKey():
             return None
         case _:
             assert_never(key.place)
+    elsewhere = f"May also be sent as {' or '.join(others)}. " if others else ""
     quoted = where == "header" and key.mode is KeyMode.STRICT
     extra = 2 if quoted else 0
     schema: dict[str, Json] = {"type": "string", "minLength": key.min_length + extra, "maxLength": key.max_length + extra}
@@ -82,7 +85,8 @@ def parameter(key: KeyPolicy) -> dict[str, Json] | None:
     needed = "Required. " if key.required else "Without it nothing protects the request from being executed twice. "
     form = "A quoted string (RFC 9651). " if quoted else ""
     text = f"{needed}{form}Names one operation: a fresh random value, such as a UUID, for each new one; the same again for every retry."
-    return {"name": name, "in": where, "required": key.required, "description": text, "schema": schema}
+    required = key.required and not others
+    return {"name": name, "in": where, "required": required, "description": elsewhere + text, "schema": schema}
 
 
 def _portable(pattern: str) -> bool:
@@ -204,13 +208,16 @@ def _problem_schema(kinds: list[Problem], problem_base: str) -> dict[str, Json]:
 def summary(policy: Policy) -> dict[str, Json]:
     """`x-idempotency`: the contract of an operation in one place, for people and generators. Durations are seconds."""
     key = policy.key
+    place: dict[str, Json]
     match key.place:
-        case HeaderKey(name):
-            place = {"in": "header", "name": name}
+        case HeaderKey(name, others):
+            place = {"in": "header", "name": name} | ({"others": list(others)} if others else {})
         case QueryKey(name):
             place = {"in": "query", "name": name}
         case BodyKey(pointer):
             place = {"in": "body", "pointer": pointer}
+        case FormKey(name):
+            place = {"in": "form", "name": name}
         case _:
             assert_never(key.place)
     limits: dict[str, Json] = {"minLength": key.min_length, "maxLength": key.max_length, "caseSensitive": not key.fold_case}

@@ -94,7 +94,7 @@ def make_overrides(policies: Iterable[Policy], *, refuse: bool = True) -> Overri
 
 
 def _names(policy: Policy) -> Iterable[str]:
-    places = [place.name for place in (policy.key.place, policy.forward_key_in) if isinstance(place, HeaderKey)]
+    places = [name for place in (policy.key.place, policy.forward_key_in) if isinstance(place, HeaderKey) for name in place.names]
     return [*places, *principal_headers(policy.principal), *policy.fingerprint.headers]
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 from urllib.parse import quote
 
-from gateway.core.forms import decode_parameter
+from gateway.core.forms import decode_parameter, is_form
 from gateway.core.headers import wire_name
 from gateway.core.key import field_value
 from gateway.core.model import Headers
-from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
+from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
 from gateway.core.splice import splice
 
 _DIGESTS = frozenset({b"content-digest", b"repr-digest", b"digest", b"content-md5"})
@@ -35,7 +35,7 @@ def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
     changed for nothing but an upstream that wants its key there. None if the body cannot take the key: to be refused, before the
     record is reserved.
     """
-    came, goes = policy.key.place, policy.forward_key_in or policy.key.place
+    came, goes = policy.key.place, policy.key_goes_to
     match policy.forward_key:
         case ForwardKey.NONE:
             return take(came, parts)
@@ -49,7 +49,7 @@ def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
 
 def _same(one: KeyPlace, other: KeyPlace) -> bool:
     if isinstance(one, HeaderKey) and isinstance(other, HeaderKey):
-        return _folded(wire_name(one.name)) == _folded(wire_name(other.name))
+        return set(map(_folded_name, one.names)) == set(map(_folded_name, other.names))
     return one == other
 
 
@@ -59,50 +59,61 @@ def put(place: KeyPlace, key: str, parts: Parts) -> Parts | None:
     Fields with a digest of a body that was changed are left out.
     """
     match place:
-        case HeaderKey(name):
-            return replace(parts, headers=in_headers(parts.headers, name, field_value(key)))
+        case HeaderKey():
+            return replace(parts, headers=in_headers(parts.headers, place.names, field_value(key)))
         case QueryKey(name):
             return replace(parts, target=in_target(parts.target, name, key))
         case BodyKey(pointer):
-            body = None if parts.body is None else splice(parts.body, pointer, key)
-            if body is None:
-                return None
-            return replace(parts, headers=tuple([field for field in parts.headers if field[0].lower() not in _DIGESTS]), body=body)
+            return _with_body(parts, None if parts.body is None else splice(parts.body, pointer, key))
+        case FormKey(name):
+            readable = parts.body is not None and is_form(parts.headers)
+            return _with_body(parts, _in_pairs(parts.body, name, key) if readable and parts.body is not None else None)
         case _:
             assert_never(place)
+
+
+def _with_body(parts: Parts, body: bytes | None) -> Parts | None:
+    if body is None:
+        return None
+    return replace(parts, headers=tuple([field for field in parts.headers if field[0].lower() not in _DIGESTS]), body=body)
 
 
 def take(place: KeyPlace, parts: Parts) -> Parts:
     """The request without what stands in this field or query parameter. A body is left as it is."""
     match place:
-        case HeaderKey(name):
-            return replace(parts, headers=not_named(parts.headers, name))
+        case HeaderKey():
+            return replace(parts, headers=not_named(parts.headers, *place.names))
         case QueryKey(name):
             return replace(parts, target=_without_parameter(parts.target, name))
-        case BodyKey():
+        case BodyKey() | FormKey():
             return parts
         case _:
             assert_never(place)
 
 
-def in_headers(headers: Headers, name: str, value: bytes) -> Headers:
-    """The field lines with one of this name: in the place of the first one there was, else at the end."""
-    wanted, mine = _folded(wire_name(name)), (name.encode(), value)
+def in_headers(headers: Headers, names: tuple[str, ...], value: bytes) -> Headers:
+    """The field lines with one of these names: in the place of the first one there was, else at the end, under the first name."""
+    spelled = {_folded_name(name): name.encode() for name in reversed(names)}
     result: list[tuple[bytes, bytes]] = []
     there = False
     for field in headers:
-        if _folded(field[0].lower()) != wanted:
+        mine = spelled.get(_folded(field[0].lower()))
+        if mine is None:
             result.append(field)
         elif not there:
             there = True
-            result.append(mine)
-    return tuple(result) if there else (*result, mine)
+            result.append((mine, value))
+    return tuple(result) if there else (*result, (names[0].encode(), value))
 
 
-def not_named(headers: Headers, name: str) -> Headers:
-    """The field lines without those of this name, in whatever spelling an upstream may take for it."""
-    wanted = _folded(wire_name(name))
-    return tuple([field for field in headers if _folded(field[0].lower()) != wanted])
+def not_named(headers: Headers, *names: str) -> Headers:
+    """The field lines without those of these names, in whatever spelling an upstream may take for one."""
+    unwanted = set(map(_folded_name, names))
+    return tuple([field for field in headers if _folded(field[0].lower()) not in unwanted])
+
+
+def _folded_name(name: str) -> bytes:
+    return _folded(wire_name(name))
 
 
 def _folded(name: bytes) -> bytes:
@@ -113,10 +124,15 @@ def _folded(name: bytes) -> bytes:
 def in_target(target: bytes, name: str, key: str) -> bytes:
     """The target with one parameter of this name: the first one there was gets the new value, others go; else it is added at the end."""
     path, _, query = target.partition(b"?")
+    return path + b"?" + _in_pairs(query, name, key)
+
+
+def _in_pairs(pairs: bytes, name: str, key: str) -> bytes:
+    """The same of a query, or of a form."""
     value = quote(key, safe="").encode()
     kept: list[bytes] = []
     there = False
-    for pair in query.split(b"&"):
+    for pair in pairs.split(b"&"):
         spelled = pair.partition(b"=")[0]
         if not _spells(spelled, name):
             kept.append(pair)
@@ -126,7 +142,7 @@ def in_target(target: bytes, name: str, key: str) -> bytes:
     if not there:
         added = quote(name, safe="").encode() + b"=" + value
         kept[-1:] = [kept[-1], added] if kept[-1] else [added]
-    return path + b"?" + b"&".join(kept)
+    return b"&".join(kept)
 
 
 def _without_parameter(target: bytes, name: str) -> bytes:

@@ -88,9 +88,14 @@ class Combine(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeaderKey:
-    """The key is the value of a header field."""
+    """The key is the value of a header field, or of one of several; `name` is the first of them."""
 
     name: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +107,19 @@ class QueryKey:
 
 @dataclass(frozen=True, slots=True)
 class BodyKey:
-    """The key is a string in the JSON body, at this JSON pointer (RFC 6901)."""
+    """The key is a string or a whole number in the JSON body, at this JSON pointer (RFC 6901)."""
 
     pointer: str
 
 
-KeyPlace: TypeAlias = HeaderKey | QueryKey | BodyKey
+@dataclass(frozen=True, slots=True)
+class FormKey:
+    """The key is the value of a field of the form body (application/x-www-form-urlencoded)."""
+
+    name: str
+
+
+KeyPlace: TypeAlias = HeaderKey | QueryKey | BodyKey | FormKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +140,9 @@ class KeyPolicy:
     notice: bool = True
 
     @property
-    def header(self) -> str:
-        """The field that holds the key; empty if it is not in a field."""
-        return self.place.name if isinstance(self.place, HeaderKey) else ""
+    def headers(self) -> tuple[str, ...]:
+        """The fields that may hold the key; none if it is not in a field."""
+        return self.place.names if isinstance(self.place, HeaderKey) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +389,11 @@ class Policy:
     def reads_answers(self) -> bool:
         """Whether bodies of the upstream's answers are looked into."""
         return any(hint.when for hint in self.hints)
+
+    @property
+    def key_goes_to(self) -> KeyPlace:
+        """Where the upstream sees the key, if it does."""
+        return self.forward_key_in or self.key.place
 
     @property
     def reconcilable(self) -> bool:

@@ -25,8 +25,14 @@ def _unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return result
 
 
+class Whole(str):
+    """A whole number as it is written: an interpreter's limits on digits must not decide what a body is."""
+
+    __slots__ = ()
+
+
 def _unread(_: str) -> int:
-    """A number, unread: an interpreter's limits on digits must not decide what a body is."""
+    """Any other number, unread."""
     return 0
 
 
@@ -34,11 +40,11 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-_READER = json.JSONDecoder(object_pairs_hook=_unique_names, parse_float=_unread, parse_int=_unread, parse_constant=_refuse_constant)
+_READER = json.JSONDecoder(object_pairs_hook=_unique_names, parse_float=_unread, parse_int=Whole, parse_constant=_refuse_constant)
 
 
 def strict_json(body: bytes) -> Json:
-    """The value of a JSON text, every number 0. Raises ValueError if it is not strict JSON."""
+    """The value of a JSON text: whole numbers as `Whole`, every other one 0. Raises ValueError if it is not strict JSON."""
     try:
         value = _READER.decode(body.decode())
     except RecursionError as error:

@@ -8,7 +8,7 @@ from gateway.core.fingerprint import BodyDigest, Content
 from gateway.core.headers import first
 from gateway.core.model import Fingerprint, Headers, RecordKey
 from gateway.core.places import Parts, put
-from gateway.core.policy import HeaderKey, Policy
+from gateway.core.policy import FormKey, HeaderKey, Policy
 from gateway.ports import Body, UpstreamRequest
 
 
@@ -60,7 +60,11 @@ class GuardedRequest:
         meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, self.parts)
         target, place = self.target, self.policy.key.place
         if not isinstance(place, HeaderKey):  # the key, however it is spelled, is no part of what its request means
-            bare = put(place, "", Parts((), target, meaning if isinstance(meaning, bytes) else None))
+            bare = put(
+                place,
+                "",
+                Parts(self.headers if isinstance(place, FormKey) else (), target, meaning if isinstance(meaning, bytes) else None),
+            )
             if bare is not None:
                 target, meaning = bare.target, meaning if bare.body is None else bare.body
         return Content(self.policy.scope, self.method, target, self.headers, meaning, self.host)

@@ -5,9 +5,9 @@ from typing import TypeAlias, assert_never
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, wire_name
-from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, find_key_in, find_key_in_body
+from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, find_key_in, find_key_in_body, find_key_in_form
 from gateway.core.overrides import fold
-from gateway.core.policy import BodyKey, HeaderKey, KeyPolicy, Policy, QueryKey, principal_headers
+from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPolicy, Policy, QueryKey, principal_headers
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, Scope, find_scope
 from gateway.engine.answers import Refused, Reply
@@ -35,7 +35,7 @@ def admit(fields: Fields, target: bytes, policy: Policy) -> Admission:
             found = find_key(fields, policy.key)
         case QueryKey():
             found = find_key_in(target, policy.key)
-        case BodyKey():
+        case BodyKey() | FormKey():
             found = Later()
         case _:
             assert_never(place)
@@ -44,9 +44,10 @@ def admit(fields: Fields, target: bytes, policy: Policy) -> Admission:
 
 def misspelt(doubles: frozenset[bytes], policy: Policy) -> Reply | None:
     """A refusal of a key whose field is spelled as CGI would take it for the right one: its client counts on it, and nobody else does."""
-    if not doubles or fold(wire_name(policy.key.header)) not in doubles:
+    meant = next((name for name in policy.key.headers if fold(wire_name(name)) in doubles), None) if doubles else None
+    if meant is None:
         return None
-    detail = f"The key was sent in a field that is spelled almost like {policy.key.header}. Spell it exactly so, and send it once."
+    detail = f"The key was sent in a field that is spelled almost like {meant}. Spell it exactly so, and send it once."
     return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
 
 
@@ -69,7 +70,8 @@ def admit_body(body: bytes | None, fields: Fields, policy: Policy) -> Key | Unke
     """Judge a key in the body, once that is read. None: it is too large to be looked into."""
     if body is None:
         return judge(KeyInvalid("The body is too large to be searched for a key."), fields, policy)
-    return judge(find_key_in_body(body, policy.key), fields, policy)
+    in_form = isinstance(policy.key.place, FormKey)
+    return judge(find_key_in_form(body, fields, policy.key) if in_form else find_key_in_body(body, policy.key), fields, policy)
 
 
 def judge(found: KeyFound, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:
@@ -100,11 +102,13 @@ def too_large(policy: Policy) -> Reply:
 
 def _where(key: KeyPolicy) -> str:
     match key.place:
-        case HeaderKey(name):
-            return name
+        case HeaderKey():
+            return " or ".join(key.place.names)
         case QueryKey(name):
             return f"the query parameter {name}"
         case BodyKey(pointer):
             return f"{pointer} of the JSON body"
+        case FormKey(name):
+            return f"the form field {name}"
         case _:
             assert_never(key.place)

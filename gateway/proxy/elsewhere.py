@@ -7,7 +7,7 @@ from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.host import effective_host
 from gateway.core.key import KeyMissing, find_key, find_key_in
 from gateway.core.overrides import may_ask_in_body, methods_asked, methods_asked_in
-from gateway.core.policy import BodyKey, HeaderKey, Mode, Policy, QueryKey, Route
+from gateway.core.policy import BodyKey, FormKey, HeaderKey, Mode, Policy, QueryKey, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Match, Matched, NoRoute, RefusedTarget
 from gateway.engine.answers import Refused, Reply
@@ -81,7 +81,7 @@ def _carries_key(call: Call, policy: Policy) -> bool:
             return not isinstance(find_key(call.fields, policy.key), KeyMissing)
         case QueryKey():
             return not isinstance(find_key_in(call.raw, policy.key), KeyMissing)
-        case BodyKey():  # is not read here
+        case BodyKey() | FormKey():  # is not read here
             return False
 
 

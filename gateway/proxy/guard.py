@@ -12,7 +12,7 @@ from gateway.core.key import Key
 from gateway.core.model import RecordKey
 from gateway.core.notice import notice
 from gateway.core.places import Parts, carry
-from gateway.core.policy import BodyKey, Combine, ForwardKey, HeaderPrincipal, Mode, Policy, Route
+from gateway.core.policy import BodyKey, Combine, FormKey, ForwardKey, HeaderPrincipal, Mode, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
@@ -28,6 +28,11 @@ from gateway.proxy.call import Call
 
 OBSERVED_BODY = 1024 * 1024 * 1024
 """How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
+
+_NO_ROOM = (
+    "The upstream wants the key in the body, which cannot take it: only JSON of at most 1 MiB with an object in that place can.",
+    "The upstream wants the key in the body, which cannot take it: only a form (application/x-www-form-urlencoded) of at most 1 MiB can.",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -118,10 +123,7 @@ class Guard:
         self._notice(call, route, policy, key)
         forward = partial(forwarded, call, route, policy, RecordKey(scope.id, key.text), whole)
         if _changes_body(policy) and forward() is None:
-            detail = (
-                "The upstream wants the key in the body, which cannot take it: only JSON of at most 1 MiB with an object in that place can."
-            )
-            refusal = Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
+            refusal = Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=_NO_ROOM[isinstance(policy.key_goes_to, FormKey)]))
             return await self._without_key(refusal, call, route, policy)
         request = GuardedRequest(
             call.request_id,
@@ -204,10 +206,10 @@ def _by_headers(policy: Policy) -> bool:
 
 
 def _changes_body(policy: Policy) -> bool:
-    """Whether the upstream gets the key in a field of its JSON body that the client did not fill in so."""
-    goes = policy.forward_key_in or policy.key.place
+    """Whether the upstream gets the key in a member or field of the body that the client did not fill in so."""
+    goes = policy.key_goes_to
     same = policy.forward_key is ForwardKey.AS_RECEIVED and goes == policy.key.place
-    return isinstance(goes, BodyKey) and policy.forward_key is not ForwardKey.NONE and not same
+    return isinstance(goes, BodyKey | FormKey) and policy.forward_key is not ForwardKey.NONE and not same
 
 
 def _parts(forward: Callable[[], Parts | None]) -> Parts:

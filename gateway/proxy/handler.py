@@ -220,5 +220,5 @@ def _without_our_key(headers: Headers, policy: Policy | None) -> Headers:
     """Without the field in which the upstream expects keys of our making: a client without one must not write it itself."""
     if policy is None or policy.forward_key is not ForwardKey.DERIVED:
         return headers
-    place = policy.forward_key_in or policy.key.place
-    return not_named(headers, place.name) if isinstance(place, HeaderKey) else headers
+    place = policy.key_goes_to
+    return not_named(headers, *place.names) if isinstance(place, HeaderKey) else headers

@@ -80,7 +80,7 @@ def make_routing(
     kept = {
         route.id: frozenset(
             name.lower().encode()
-            for name in (route.policy.key.header, *principal_headers(route.policy.principal), *route.policy.fingerprint.headers)
+            for name in (*route.policy.key.headers, *principal_headers(route.policy.principal), *route.policy.fingerprint.headers)
         )
         | SELECTING
         for route in routes
@@ -91,7 +91,7 @@ def make_routing(
         if route.policy is not None:
             policies.setdefault(route.upstream, []).append(route.policy)
     overrides = {name: make_overrides(guards, refuse=name not in forwards_overrides) for name, guards in policies.items()}
-    fields = [policy.key.header.lower().encode() for guards in policies.values() for policy in guards if policy.key.header]
+    fields = [name.lower().encode() for guards in policies.values() for policy in guards for name in policy.key.headers]
     return Routing(
         RouteTable(routes), upstreams, secret, trusted_proxies, kept, overrides, frozenset(fields), edge=edge, identifier=identifier
     )

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from gateway.config import Config
 from gateway.core.fingerprint import policy_digest, policy_text
-from gateway.core.policy import BodyKey, HeaderKey, KeyPlace, Policy, QueryKey, Route
+from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPlace, Policy, QueryKey, Route
 from gateway.core.scope import secret_check_value
 from gateway.principal import claim_text
 from gateway.store.postgres import ScopeClaim
@@ -59,11 +59,13 @@ def _claim(policy: Policy, secret: bytes, routes: str) -> ScopeClaim:
 
 def _place(place: KeyPlace) -> str:
     match place:
-        case HeaderKey(name):
-            return f"header {name.lower()}"
+        case HeaderKey():
+            return f"header {' or '.join(sorted(map(str.lower, place.names)))}"
         case QueryKey(name):
             return f"query parameter {name}"
         case BodyKey(pointer):
             return f"body {pointer}"
+        case FormKey(name):
+            return f"form field {name}"
         case _:
             assert_never(place)

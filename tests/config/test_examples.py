@@ -48,6 +48,7 @@ NEEDS_MORE = {
     ".upstreams.targets",
     f"{_KEY}.query",
     f"{_KEY}.json_pointer",
+    f"{_KEY}.form",
     f"{_KEY}.pattern",
 } | {
     ".routes.idempotency.forward_key_in",
@@ -265,7 +266,7 @@ def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
     assert len(payments["targets"]) > 1
     assert all(len(route["host"]) > 1 for route in edge["routes"])
     assert "    # host: " in full
-    assert all(f"{name}: " in full for name in ("query", "json_pointer", "# pattern", "# forward_key_in"))
+    assert all(f"{name}: " in full for name in ("query", "json_pointer", "form", "# pattern", "# forward_key_in"))
 
 
 def test_the_full_example_shows_every_field_with_its_default() -> None:

@@ -10,6 +10,7 @@ from gateway.core.policy import (
     BodyMode,
     Expired,
     FingerprintPolicy,
+    FormKey,
     ForwardKey,
     HeaderKey,
     Hint,
@@ -93,6 +94,8 @@ PLACES: list[tuple[str, KeyPlace]] = [
     ("key: {header: X-Key}", HeaderKey("X-Key")),
     ("key: {query: 'request id'}", QueryKey("request id")),
     ("key: {json_pointer: /a~1b/c}", BodyKey("/a~1b/c")),
+    ("key: {form: 'request id'}", FormKey("request id")),
+    ("key: {header: [A, X-Old]}", HeaderKey("A", ("X-Old",))),
 ]
 
 
@@ -138,6 +141,19 @@ MISTAKES = [
     pytest.param("key: {header: A, query: b}", "11:31: key.query: `header` is given too; keep one of them", id="two-places"),
     pytest.param(
         "key: {json_pointer: /a, query: b}", "11:38: key.query: `json_pointer` is given too; keep one of them", id="two-places-in-order"
+    ),
+    pytest.param("key: {header: []}", "11:21: key.header: the list is empty; name at least one", id="no-header"),
+    pytest.param("key: {header: [A-B, X, a_b]}", "11:21: key.header: A-B and a_b are one field; keep one of them", id="one-header-twice"),
+    pytest.param(
+        "key: {header: [A, Host]}",
+        "11:21: key.header: Host has a meaning of its own, which a key would destroy; name another field",
+        id="a-taken-header",
+    ),
+    pytest.param(
+        "key: {form: a}\n      forward_key_in: {json_pointer: /a}",
+        "12:23: forward_key_in: a body that holds the key as a form holds none as JSON, and the other way round; "
+        "name the same kind, a header or a query",
+        id="form-to-json",
     ),
     pytest.param("key: {name: A}", "11:13: key.name: unknown key; did you mean `header`?", id="key-name"),
     pytest.param("key: {pointer: /a}", "11:13: key.pointer: unknown key; did you mean `json_pointer`?", id="key-pointer"),
@@ -229,7 +245,9 @@ MISTAKES = [
     pytest.param(
         "hints: [{header: A, statuses: [99]}]", "11:38: hints[0].statuses[0]: must be from 100 to 599, found 99", id="hint-status"
     ),
-    pytest.param("forward_key_in: {}", "11:23: forward_key_in: one of `header`, `query`, `json_pointer` is required", id="forward-nowhere"),
+    pytest.param(
+        "forward_key_in: {}", "11:23: forward_key_in: one of `header`, `query`, `json_pointer`, `form` is required", id="forward-nowhere"
+    ),
     pytest.param(
         "forward_key_in: {header: A, json_pointer: /a}",
         "11:49: forward_key_in.json_pointer: `header` is given too; keep one of them",
@@ -278,6 +296,11 @@ IDLE = [
         "key: {json_pointer: /a}\n      limits: {request_body: 2MiB}",
         "12:30: limits.request_body: a body is looked into up to 1MiB: a key in a larger body is not found",
         id="key-in-large",
+    ),
+    pytest.param(
+        "key: {form: a}\n      limits: {request_body: 2MiB}",
+        "12:30: limits.request_body: a body is looked into up to 1MiB: a key in a larger body is not found",
+        id="form-key-in-large",
     ),
     pytest.param("wait: 10s\n      tombstone: 30d\n      keep_for: 90d\n      mark_duplicates: false", None, id="defaults"),
     pytest.param("on_expired: gone\n      tombstone: 5d\n      expired: keep\n      keep_for: 5d", None, id="in-use"),

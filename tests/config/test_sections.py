@@ -11,7 +11,7 @@ from gateway.config.mistakes import Place
 from gateway.config.shapes import Section
 from gateway.config.source import compose
 
-_PLACES = st.sampled_from(["", "header: A", "query: b", "json_pointer: /c"])
+_PLACES = st.sampled_from(["", "header: A", "query: b", "json_pointer: /c", "form: d"])
 _REST = st.sets(st.sampled_from(["required: false", "mode: raw", "max_length: 9", "fold_case: true"]), max_size=4)
 _SETTINGS = st.tuples(_PLACES, _REST).map(lambda one: [line for line in (one[0], *sorted(one[1])) if line])
 
@@ -36,11 +36,12 @@ def test_the_upper_section_wins_field_by_field(route: list[str], defaults: list[
     levels = [dict(line.split(": ") for line in lines) for lines in (route, defaults, dialect)]
     merged = section(route, 0).over(section(defaults, 1))
     merged = Section(merged.place, merged.fields, merged.broken, merged.lost, merged.alternatives, section(dialect, 2))
-    places = {"header", "query", "json_pointer"}
+    places = {"header", "query", "json_pointer", "form"}
     chosen = next((level for level in levels if places & level.keys()), {})
     for field in KEY.table:
         if field.name in places:
             expected = chosen.get(field.name, field.default)
+            expected = (expected,) if field.name == "header" and field.name in chosen else expected
         else:
             text = next((level[field.name] for level in levels if field.name in level), None)
             expected = field.default if text is None else section([f"{field.name}: {text}"], 0).get(field)
@@ -54,6 +55,6 @@ def test_a_broken_field_hides_what_is_below() -> None:
     """A mistake in a route is not papered over by `defaults`, nor is another place of the key taken for the one that was meant."""
     broken = Section(Place(1, 1), broken=frozenset({"query"}), alternatives=KEY.alternatives)
     merged = Section(Place(1, 1), broken=broken.broken, alternatives=KEY.alternatives, under=section(["header: A", "mode: raw"], 2))
-    assert broken.over(section(["header: A"], 1)).get(KeyFields.HEADER) == "Idempotency-Key"
-    assert (merged.get(KeyFields.HEADER), merged.get(KeyFields.MODE)) == ("Idempotency-Key", "raw")
+    assert broken.over(section(["header: A"], 1)).get(KeyFields.HEADER) == ("Idempotency-Key",)
+    assert (merged.get(KeyFields.HEADER), merged.get(KeyFields.MODE)) == (("Idempotency-Key",), "raw")
     assert not merged.sound(KeyFields.QUERY)

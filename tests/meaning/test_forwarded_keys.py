@@ -58,6 +58,16 @@ ROUTES = """
     upstream: payments
     methods: [POST]
     idempotency: {key: {json_pointer: /id}, forward_key: derived}
+  - id: form-derived
+    path: /form-derived
+    upstream: payments
+    methods: [POST]
+    idempotency: {key: {form: id}, forward_key: derived}
+  - id: several-derived
+    path: /several-derived
+    upstream: payments
+    methods: [POST]
+    idempotency: {key: {header: [Idempotency-Key, X-Old-Key]}, forward_key: derived}
 """
 
 DERIVED = re.compile(rb"idg_[0-9a-f]{48}")
@@ -233,3 +243,25 @@ async def test_a_body_that_is_too_large_to_take_the_key(house: House) -> None:
     assert refusal(answer) in {(400, "key-invalid"), (413, "body-too-large")}
     assert not await house.records(key)
     assert b"is no JSON object" not in answer.body
+
+
+async def test_a_derived_key_goes_into_a_form(house: House) -> None:
+    """In the place of the client's, framed anew; a retry is the same operation."""
+    key = fresh()
+    for body in (b"a=%%2f&id=%b&b=1" % key, b"b=1&id=%b&a=%%2f" % key):
+        await house.ask(b"/form-derived", None, body, media_type=b"application/x-www-form-urlencoded")
+    assert len(house.seen) == 1
+    assert re.fullmatch(rb"a=%2f&id=idg_[0-9a-f]{48}&b=1", house.last.body)
+    assert house.last.value("content-length") == b"%d" % len(house.last.body)
+
+
+async def test_a_derived_key_replaces_each_of_several(house: House) -> None:
+    """Whichever name the client used, the upstream sees the derived key there and the client's nowhere."""
+    key = fresh()
+    for spoof in (b"X_Old_Key: spoof", b"Idempotency_Key: spoof"):
+        assert refusal(await house.ask(b"/several-derived", None, more=(b"X-Old-Key: " + key, spoof))) == (400, "key-invalid")
+    await house.ask(b"/several-derived", None, more=(b"X-Old-Key: " + key, b"Idempotency-Key: " + key))
+    values = [value for name, value in house.last.fields if b"key" in name.lower()]
+    assert len(values) == 1
+    assert DERIVED.fullmatch(values[0])
+    assert key not in house.last.raw

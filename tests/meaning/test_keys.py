@@ -13,12 +13,17 @@ ROUTES = """
   - {id: query, path: /query, upstream: payments, methods: [POST], idempotency: {key: {query: request id}}}
   - {id: body, path: /body, upstream: payments, methods: [POST], idempotency: {key: {json_pointer: /meta/request_id}}}
   - {id: optional, path: /optional, upstream: payments, methods: [POST], idempotency: {key: {json_pointer: /id, required: false}}}
+  - {id: form, path: /form, upstream: payments, methods: [POST], idempotency: {key: {form: request_id}}}
+  - {id: several, path: /several, upstream: payments, methods: [POST], idempotency: {key: {header: [Idempotency-Key, X-Old-Key]}}}
   - {id: pattern, path: /pattern, upstream: payments, methods: [POST], idempotency: {key: {pattern: "[a-z]{4}-[0-9]{4}"}}}
   - {id: lengths, path: /lengths, upstream: payments, methods: [POST], idempotency: {key: {min_length: 8, max_length: 12}}}
   - {id: folded, path: /folded, upstream: payments, methods: [POST], idempotency: {key: {fold_case: true}}}
   - {id: folded-query, path: /folded-query, upstream: payments, methods: [POST], idempotency: {key: {query: id, fold_case: true}}}
   - {id: folded-body, path: /folded-body, upstream: payments, methods: [POST], idempotency: {key: {json_pointer: /id, fold_case: true}}}
 """
+
+
+FORM = b"application/x-www-form-urlencoded"
 
 
 def with_id(key: bytes | None, amount: int = 100) -> bytes:
@@ -71,7 +76,7 @@ async def test_a_member_of_the_body(house: House) -> None:
         (b"/body", with_id(None), "key-missing"),
         (b"/body", with_id(b""), "key-invalid"),
         (b"/body", with_id(b"x" * 256), "key-invalid"),
-        (b"/body", b'{"meta":{"request_id":17}}', "key-invalid"),
+        (b"/body", b'{"meta":{"request_id":1.7}}', "key-invalid"),
         (b"/body", b'{"meta":{"request_id":["a"]}}', "key-invalid"),
         (b"/body", b'{"meta":{"request_id":"a","request_id":"b"}}', "key-invalid"),
         (b"/body", b'{"meta":{"request_id":"caf\xc3\xa9"}}', "key-invalid"),
@@ -95,7 +100,7 @@ async def test_a_body_without_a_key_where_none_is_required(house: House) -> None
         assert answer.status == 201
         assert not replayed(answer)
     assert [seen.body for seen in house.seen] == [body, body]
-    assert refusal(await house.ask(b"/optional", None, b'{"id": 5}')) == (400, "key-invalid")
+    assert refusal(await house.ask(b"/optional", None, b'{"id": [5]}')) == (400, "key-invalid")
     assert refusal(await house.ask(b"/optional", None, b"{")) == (400, "key-invalid")
     assert len(house.seen) == 2
 
@@ -146,3 +151,42 @@ async def test_letter_case_that_means_nothing_in_a_body(house: House) -> None:
     again = await house.ask(b"/folded-body", None, b'{"id":"%b","amount":1}' % key.upper())
     assert (again.status, again.body) == (first.status, first.body)
     assert refusal(await house.ask(b"/folded-body", None, b'{"id":"%b","amount":2}' % key)) == (422, "key-reused")
+
+
+async def test_a_field_of_a_form(house: House) -> None:
+    """The key is the field's value; the body goes on byte for byte, and what stands beside the key is the operation."""
+    key = fresh()
+    first = await house.ask(b"/form", None, b"amount=1&request%%5Fid=%b" % key, media_type=FORM)
+    again = await house.ask(b"/form", None, b"request_id=%b&amount=1" % key, media_type=FORM)
+    assert first.body == again.body
+    assert replayed(again)
+    assert refusal(await house.ask(b"/form", None, b"amount=2&request_id=%b" % key, media_type=FORM)) == (422, "key-reused")
+    assert [seen.body for seen in house.seen] == [b"amount=1&request%%5Fid=%b" % key]
+    assert refusal(await house.ask(b"/form", None, b"amount=1", media_type=FORM)) == (400, "key-missing")
+    assert refusal(await house.ask(b"/form", None, b"request_id=a&request.id=b", media_type=FORM)) == (400, "key-invalid")
+    assert refusal(await house.ask(b"/form", None, b'{"request_id":"a"}')) == (400, "key-invalid")
+
+
+async def test_a_whole_number_is_a_key(house: House) -> None:
+    """By its text, which is the same key as a string; other numbers are none."""
+    number = b"7%b" % b"".join(b"%d" % (octet % 10) for octet in fresh())
+    first = await house.ask(b"/body", None, b'{"meta": {"request_id": %b}}' % number)
+    again = await house.ask(b"/body", None, b'{"meta": {"request_id": "%b"}}' % number)
+    assert first.body == again.body
+    assert replayed(again)
+    assert len(await house.records(number)) == 1
+    assert refusal(await house.ask(b"/body", None, b'{"meta": {"request_id": 1.5}}')) == (400, "key-invalid")
+
+
+async def test_one_of_several_fields(house: House) -> None:
+    """A key under an older name is the same key; two that differ are refused. All go on as they came."""
+    key = fresh()
+    first = await house.ask(b"/several", key)
+    again = await house.ask(b"/several", None, more=(b"x-old-key: " + key,))
+    both = await house.ask(b"/several", key, more=(b'X-Old-Key: "%b"' % key,))
+    assert first.body == again.body == both.body
+    assert replayed(again)
+    assert replayed(both)
+    assert refusal(await house.ask(b"/several", key, more=(b"X-Old-Key: " + fresh(),))) == (400, "key-invalid")
+    assert refusal(await house.ask(b"/several", None)) == (400, "key-missing")
+    assert len(house.seen) == 1

@@ -212,6 +212,23 @@ async def test_a_host_that_takes_nothing_away(make_store: MakeStore, before: lis
     assert await registry.register(after, []) == []
 
 
+async def test_a_further_header_for_the_key_is_no_change(make_store: MakeStore) -> None:
+    """Live keys are still found under the name that they came in; without a name that was there, or under another grammar, they are not."""
+    registry = (store := make_store()).registry
+    one, two, other = (replace(CLAIM, key_settings=f"header {names}, lenient") for names in ("b", "a or b", "a"))
+    await registry.register([one], [])
+    await live(store, CLAIM.scope)
+    assert await registry.register([two], []) == []
+    for claim in (
+        one,
+        other,
+        replace(two, key_settings="header a or b or c, raw"),
+        replace(two, key_settings="query parameter a or b or c, lenient"),
+    ):
+        (message,) = await registry.register([claim], [])
+        assert "the key settings changed from 'header a or b, lenient'" in message
+
+
 async def test_an_accepted_move_is_told_once(make_store: MakeStore) -> None:
     """The next start needs no flag, whereas the old map is now what would move live records."""
     registry = (store := make_store()).registry

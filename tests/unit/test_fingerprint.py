@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from gateway.core.field_names import SELECTING
 from gateway.core.fingerprint import (
-    FORM_TYPE,
     LARGE_BODY,
     VERSION,
     VERSIONS,
@@ -28,6 +27,7 @@ from gateway.core.fingerprint import (
     policy_text,
 )
 from gateway.core.fingerprint_head import DROPPABLE
+from gateway.core.forms import FORM_TYPE
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.scope import length_prefixed

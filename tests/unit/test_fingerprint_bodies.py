@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.fingerprint import FORM_TYPE, LARGE_BODY, VERSION, BodyDigest, Content, digest_body, make_fingerprinter
-from gateway.core.forms import read_form
+from gateway.core.fingerprint import LARGE_BODY, VERSION, BodyDigest, Content, digest_body, make_fingerprinter
+from gateway.core.forms import FORM_TYPE, read_form
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from tests.unit.jsons import json_texts, scrambled, values

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.headers import Fields
-from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, field_value, find_key, find_key_in, find_key_in_body
-from gateway.core.policy import BodyKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
+from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, field_value, find_key, find_key_in, find_key_in_body, find_key_in_form
+from gateway.core.model import Headers
+from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from tests.unit.jsons import texts, values
 
 QUERY, BODY = KeyPolicy(QueryKey("request_id")), KeyPolicy(BodyKey("/idempotency_key"))
@@ -30,7 +31,10 @@ def in_body(text: str | bytes, policy: KeyPolicy = BODY) -> KeyFound:
         (b"", KeyMissing),
         (b"?", KeyMissing),
         (b"?other=k", KeyMissing),
-        (b"?Request_Id=k", KeyMissing),
+        (b"?Request_Id=k", KeyInvalid),
+        (b"?request.id=k", KeyInvalid),
+        (b"?request_id=k&request.id=j", KeyInvalid),
+        (b"?request_id[]=k", KeyInvalid),
         (b"?a=request_id=k", KeyMissing),
         (b"?xrequest_id=k", KeyMissing),
         (b"?request_id", KeyInvalid),
@@ -104,7 +108,18 @@ def test_query_spellings_are_one_key(key: str, encode: object) -> None:
         ('{"idempotency_key": "k", "amount": 12345678901234567890.12345678901234567890e999}', Key("k")),
         ('{"idempotency_key": "k", "n": ' + "9" * 5000 + "}", Key("k")),
         ('{"idempotency_key": ""}', KeyInvalid),
-        ('{"idempotency_key": 1}', KeyInvalid),
+        ('{"idempotency_key": 1}', Key("1")),
+        ('{"idempotency_key": 0}', Key("0")),
+        ('{"idempotency_key": -12}', Key("-12")),
+        ('{"idempotency_key": 9007199254740993}', Key("9007199254740993")),
+        ('{"idempotency_key": ' + "9" * 255 + "}", Key("9" * 255)),
+        ('{"idempotency_key": ' + "9" * 256 + "}", KeyInvalid),
+        ('{"idempotency_key": ' + "9" * 5000 + "}", KeyInvalid),
+        ('{"idempotency_key": -0}', KeyInvalid),
+        ('{"idempotency_key": 01}', KeyInvalid),
+        ('{"idempotency_key": +1}', KeyInvalid),
+        ('{"idempotency_key": 1.0}', KeyInvalid),
+        ('{"idempotency_key": 1e2}', KeyInvalid),
         ('{"idempotency_key": true}', KeyInvalid),
         ('{"idempotency_key": ["k"]}', KeyInvalid),
         ('{"idempotency_key": {"k": 1}}', KeyInvalid),
@@ -129,9 +144,81 @@ def test_query_spellings_are_one_key(key: str, encode: object) -> None:
     ],
 )
 def test_body(body: str | bytes, want: Key | type) -> None:
-    """A string at the pointer is the key; what holds none is "no key"; a body that could be read in two ways is an error."""
+    """A string or whole number at the pointer is the key; what holds none is "no key"; a body that can be read in two ways is an error."""
     found = in_body(body)
     assert found == want if isinstance(want, Key) else isinstance(found, want)
+
+
+FORM = KeyPolicy(FormKey("request_id"))
+FORM_FIELDS = Fields(((b"Content-Type", b"application/x-www-form-urlencoded; charset=utf-8"),))
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        (b"", KeyMissing()),
+        (b"a=1&b=request_id", KeyMissing()),
+        (b"request_id=k", Key("k")),
+        (b"a=1&request%5Fid=a%2Db+c&b=2", Key("a-b c")),
+        (b"request_id=", KeyInvalid),
+        (b"request_id=k&request_id=k", KeyInvalid),
+        (b"request_id=k&request.id=k", KeyInvalid),
+        (b"REQUEST_ID=k", KeyInvalid),
+        (b"request_id[]=k", KeyInvalid),
+        (b"request_id=%c3%a9", KeyInvalid),
+        (b"request_id=a;request_id=b", KeyInvalid),
+        (b"request_id=%zz", KeyInvalid),
+        (b"request_id=k&%", KeyInvalid),
+        (b'{"request_id":"k"}', KeyInvalid),
+        (b"request_id", KeyInvalid),
+        (b"request_id=" + b"k" * 256, KeyInvalid),
+        (b"request_id=k&x=" + b"x" * LARGE_BODY, KeyInvalid),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_form(body: bytes, want: Key | KeyMissing | type) -> None:
+    """The one field of the name counts; what is no strict form is an error, not "no key"."""
+    found = find_key_in_form(body, FORM_FIELDS, FORM)
+    assert isinstance(found, want) if isinstance(want, type) else found == want
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (),
+        ((b"Content-Type", b"application/json"),),
+        ((b"Content-Type", b"multipart/form-data; boundary=x"),),
+        ((b"Content-Type", b"application/x-www-form-urlencoded"), (b"Content-Encoding", b"gzip")),
+        ((b"Content-Type", b"application/x-www-form-urlencoded"), (b"content-type", b"text/plain")),
+    ],
+)
+def test_a_form_says_that_it_is_one(fields: Headers) -> None:
+    """A body of another type is an error, since an upstream may read it as a form all the same; without a body there is no key."""
+    assert isinstance(find_key_in_form(b"request_id=k", Fields(fields), FORM), KeyInvalid)
+    assert find_key_in_form(b"", Fields(fields), FORM) == KeyMissing()
+
+
+SEVERAL = KeyPolicy(HeaderKey("Idempotency-Key", ("X-Request-Token", "X-Old")))
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        ((), KeyMissing()),
+        (((b"idempotency-key", b"k"),), Key("k")),
+        (((b"X-Old", b"k"),), Key("k")),
+        (((b"X-Old", b"k"), (b"X-Request-Token", b'"k"')), Key("k")),
+        (((b"X-Old", b"k"), (b"Idempotency-Key", b"j")), KeyInvalid),
+        (((b"X-Old", b"k"), (b"Idempotency-Key", b"")), KeyInvalid),
+        (((b"X-Old", b"k"), (b"Idempotency-Key", b"a b")), KeyInvalid),
+        (((b"X-Old", b"k"), (b"x-old", b"k")), KeyInvalid),
+        (((b"X-Other", b"k"),), KeyMissing()),
+    ],
+)
+def test_several_fields(lines: Headers, want: Key | KeyMissing | type) -> None:
+    """One of them, or several that hold one key; any that is bad makes the key bad."""
+    found = find_key(Fields(lines), SEVERAL)
+    assert isinstance(found, want) if isinstance(want, type) else found == want
 
 
 @pytest.mark.parametrize(

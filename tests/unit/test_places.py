@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
-from gateway.core.key import Key, KeyMissing, find_key, find_key_in, find_key_in_body
+from gateway.core.key import Key, KeyMissing, find_key, find_key_in, find_key_in_body, find_key_in_form
 from gateway.core.model import Headers
 from gateway.core.places import Parts, carry, in_headers, in_target, not_named, put, take
-from gateway.core.policy import BodyKey, ForwardKey, HeaderKey, KeyMode, KeyPlace, KeyPolicy, Policy, QueryKey
+from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyMode, KeyPlace, KeyPolicy, Policy, QueryKey
 
 HEADER, QUERY, BODY = HeaderKey("Idempotency-Key"), QueryKey("request_id"), BodyKey("/idempotency_key")
 PLACES: list[KeyPlace] = [HEADER, QUERY, BODY]
@@ -76,9 +76,51 @@ def test_put_into_a_target_is_found_there(pairs: list[tuple[str, str]], key: str
 def test_in_headers() -> None:
     """One line of the name in the place of the first one, or at the end; the others are untouched."""
     lines: Headers = ((b"A", b"1"), (b"x-key", b"2"), (b"a", b"3"), (b"X-KEY", b"4"))
-    assert in_headers(lines, "X-Key", b"k") == ((b"A", b"1"), (b"X-Key", b"k"), (b"a", b"3"))
-    assert in_headers(lines[:1], "X-Key", b"k") == ((b"A", b"1"), (b"X-Key", b"k"))
-    assert in_headers((), "X-Key", b"k") == ((b"X-Key", b"k"),)
+    assert in_headers(lines, ("X-Key",), b"k") == ((b"A", b"1"), (b"X-Key", b"k"), (b"a", b"3"))
+    assert in_headers(lines[:1], ("X-Key",), b"k") == ((b"A", b"1"), (b"X-Key", b"k"))
+    assert in_headers((), ("X-Key",), b"k") == ((b"X-Key", b"k"),)
+
+
+def test_several_names_in_headers() -> None:
+    """Of all the names one line is left, where the first was and under that name; without any, the first name is added."""
+    names = ("X-Key", "Old_Key")
+    lines: Headers = ((b"A", b"1"), (b"old-key", b"2"), (b"X-KEY", b"3"), (b"B", b"4"))
+    assert in_headers(lines, names, b"k") == ((b"A", b"1"), (b"Old_Key", b"k"), (b"B", b"4"))
+    assert in_headers(lines[:1], names, b"k") == ((b"A", b"1"), (b"X-Key", b"k"))
+    assert not_named(lines, *names) == (lines[0], lines[3])
+
+
+FORM = FormKey("request_id")
+FORM_PARTS = Parts(
+    (*HEADERS, (b"Content-Type", b"application/x-www-form-urlencoded"), (b"Digest", b"x")), b"/x", b"a=%2f&request%5Fid=client&b=1"
+)
+
+
+@pytest.mark.parametrize("forward", ForwardKey)
+@pytest.mark.parametrize("to", [FORM, HeaderKey("X-Key"), QUERY, None])
+def test_a_key_in_a_form_is_carried(forward: ForwardKey, to: KeyPlace | None) -> None:
+    """It stays in the form under every setting but a derived one that goes there; no other byte of the body changes."""
+    found = carry(FORM_PARTS, policy(FORM, forward, to), "client", DERIVED)
+    assert found is not None
+    derived_there = forward is ForwardKey.DERIVED and to in {FORM, None}
+    want = b"a=%2f&request%5Fid=" + (DERIVED.encode() if derived_there else b"client") + b"&b=1"
+    assert found.body == want
+    assert any(name == b"Digest" for name, _ in found.headers) != derived_there
+
+
+def test_a_key_goes_into_a_form() -> None:
+    """From a header, into a form and nothing else: other bodies are refused, an empty form is filled."""
+    goes = policy(HEADER, ForwardKey.AS_RECEIVED, FORM)
+    types = [(b"Content-Type", b"application/x-www-form-urlencoded")]
+    for headers, body, want in (
+        (types, b"a=1", b"a=1&request_id=k%20%26"),
+        (types, b"", b"request_id=k%20%26"),
+        ([], b"a=1", None),
+        ([(b"Content-Type", b"application/json")], b"{}", None),
+        (types, None, None),
+    ):
+        found = carry(Parts((*HEADERS, *headers), b"/x", body), goes, "k &", "")
+        assert (None if found is None else found.body) == want
 
 
 def test_not_named() -> None:
@@ -97,6 +139,9 @@ def find(place: KeyPlace, parts: Parts) -> object:
         case BodyKey():
             assert parts.body is not None
             return find_key_in_body(parts.body, key)
+        case FormKey():
+            assert parts.body is not None
+            return find_key_in_form(parts.body, Fields(parts.headers), key)
 
 
 @given(place=st.sampled_from(PLACES), key=printable.filter(lambda text: text == text.strip()))
