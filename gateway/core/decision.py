@@ -294,6 +294,10 @@ def _settle_hinted(hinted: HintedOutcome) -> Settlement:
             assert_never(hinted)
 
 
+DOUBT = "doubt"
+"""The name of the settlement that leaves the outcome unknown."""
+
+
 def settlement_name(settlement: Settlement) -> str:
     """The settlement as metrics and logs call it."""
     match settlement:
@@ -302,6 +306,6 @@ def settlement_name(settlement: Settlement) -> str:
         case Release():
             return "release"
         case Doubt():
-            return "doubt"
+            return DOUBT
         case _:
             assert_never(settlement)

@@ -34,14 +34,15 @@ class Mark(enum.StrEnum):
     UNPROTECTED = "unprotected"
 
 
-def mark(label: Label) -> Mark | None:
-    """The value for an answer on a guarded route; None where nothing was decided about a key.
+def mark(label: Label, *, doubtful: bool = False) -> Mark | None:
+    """The value for an answer on a guarded route; None where nothing was decided about a key. `doubtful`: this is the first answer, and
+    it leaves the outcome unknown.
 
     `bypass` on a guarded route is a request without a key, where none is required: nothing protects it.
     """
     match label:
         case Label.EXECUTE | Label.EXECUTE_RETRY | Label.REEXECUTE:
-            return Mark.NEW
+            return Mark.UNKNOWN if doubtful else Mark.NEW
         case Label.REPLAY | Label.REPLAY_WITHOUT_BODY:
             return Mark.REPLAYED
         case Label.IN_PROGRESS:

@@ -14,7 +14,6 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 import asyncio
 import contextlib
 import hashlib
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +21,14 @@ from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
 from gateway.core.answers import for_client, kept_for
-from gateway.core.decision import RETRY_AFTER_MAX, Complete, Doubt, Label, Release, Settlement, settlement_name
+from gateway.core.decision import Complete, Doubt, Label, Release, Settlement, settlement_name
 from gateway.core.headers import to_store
 from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
 from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed, Replayed, Reply
+from gateway.engine.failures import failed, status_in_doubt, tell_unreachable, unreachable
 from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.late import Late, Write
 from gateway.engine.request import GuardedRequest
@@ -39,7 +39,6 @@ from gateway.ports import (
     InDoubt,
     NotSent,
     NotSentReason,
-    Observer,
     Retention,
     Settled,
     Spool,
@@ -58,17 +57,6 @@ COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 ATTEMPT = b"Idempotency-Attempt"
 """Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
-
-_UNREACHABLE = {
-    NotSentReason.CONNECT_TIMEOUT: 504,
-    NotSentReason.NO_SLOT: 503,
-    NotSentReason.CIRCUIT_OPEN: 503,
-    NotSentReason.LEASE_LAPSED: 503,
-    NotSentReason.SHUTTING_DOWN: 503,
-    NotSentReason.SCOPE_UNCONFIRMED: 503,
-}
-_OUR_OWN = {NotSentReason.LEASE_LAPSED, NotSentReason.SHUTTING_DOWN, NotSentReason.CIRCUIT_OPEN, NotSentReason.SCOPE_UNCONFIRMED}
-TIMEOUTS = {DoubtReason.FIRST_BYTE_TIMEOUT, DoubtReason.READ_TIMEOUT, DoubtReason.TOTAL_TIMEOUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +80,6 @@ class _Response:
 
 
 _Failure: TypeAlias = NotSent | InDoubt
-
-
-def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> None:
-    """Why the upstream could not be reached, for whoever runs it. What this gateway decided by itself is no news of the upstream."""
-    if failure.reason not in _OUR_OWN:
-        cause = failure.__cause__
-        observer.upstream_unreachable(upstream, failure.reason.value, None if cause is None else f"{type(cause).__name__}: {cause}")
-
-
-def unreachable(failure: NotSent) -> Refused:
-    """What a client is told when nothing of its request was sent."""
-    retry_after = 1 if failure.retry_after is None else min(RETRY_AFTER_MAX, max(1, math.ceil(failure.retry_after)))
-    reason = failure.reason
-    return Refused(
-        Problem.UPSTREAM_UNREACHABLE, _UNREACHABLE.get(reason), retry_after, members={"reason": reason.value}, cause=reason.value
-    )
 
 
 class Attempt:
@@ -442,10 +414,10 @@ class Attempt:
                 assert_never(outcome)
 
     def _unknown_answer(self, outcome: _Response | _Failure | None) -> Refused:
-        reason, policy = outcome.reason if isinstance(outcome, InDoubt) else None, self._request.policy
-        status, cause = 504 if reason in TIMEOUTS else 502, reason and reason.value
+        policy, cause = self._request.policy, outcome.reason.value if isinstance(outcome, InDoubt) else None
         if policy.mode is Mode.OBSERVE:
-            return Refused(Problem.UPSTREAM_FAILED, status, cause=cause)
+            return failed(cause)
+        status = status_in_doubt(cause)
         members = {"upstream_status": outcome.status} if isinstance(outcome, _Response) else {}
         if not policy.reconcilable:
             return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause, members=members)

@@ -1,11 +1,10 @@
 """`on_store_outage: forward`: the operator chose availability over the promise while Postgres is away, for this route, knowingly."""
 
+from gateway.core.answers import for_client
 from gateway.core.decision import Label
-from gateway.core.headers import first, to_client
 from gateway.core.packing import INLINE
-from gateway.core.problems import Problem
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
-from gateway.engine.attempt import tell_unreachable
+from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.request import GuardedRequest
 from gateway.engine.streams import UpstreamStream
 from gateway.engine.tools import Tools
@@ -19,6 +18,7 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
     """
     started = tools.clock.boottime()
     status: int | None = None
+    reason: str | None = None
     answer: Passed | Relayed | Refused
     try:
         response = await upstream.send(request.to_send(), lambda: True)
@@ -26,22 +26,21 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
         answer = await _answer(tools, request, response)
     except NotSent as failure:
         tell_unreachable(tools.observer, request.upstream, failure)
-        answer = Refused(Problem.UPSTREAM_UNREACHABLE, retry_after=1, members={"reason": failure.reason.value}, cause=failure.reason.value)
+        answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
-        answer = Refused(Problem.UPSTREAM_FAILED, cause=failure.reason.value)
+        reason = failure.reason.value
+        answer = failed(reason)
     except Exception as error:  # a defect of ours: whether anything was sent is not known
         tools.observer.background_failed("attempt", error)
-        answer = Refused(Problem.UPSTREAM_FAILED)
+        answer = failed(None)
     seconds = tools.clock.boottime() - started
     tools.observer.upstream_answered(request.route_id, status, seconds)
-    return Reply(label, answer, upstream_seconds=seconds, upstream_status=status)
+    return Reply(label, answer, reason=reason, upstream_seconds=seconds, upstream_status=status)
 
 
 async def _answer(tools: Tools, request: GuardedRequest, response: UpstreamResponse) -> Passed | Relayed:
     """Whole, if it is small; else as it comes."""
-    headers = to_client(response.headers, bodiless=request.method == "HEAD" or response.status == 304)
-    if first(headers, b"date") is None:
-        headers += ((b"Date", tools.clock.http_date()),)
+    headers = for_client(request.method, response.status, response.headers, request.policy, tools.clock.http_date())
     try:
         body = None if response.content_length is None else await response.read(INLINE)
     except BaseException:

@@ -8,9 +8,8 @@ from functools import partial
 from gateway.core.decision import Label
 from gateway.core.headers import first, to_client, upgrade_of
 from gateway.core.model import Headers
-from gateway.core.problems import Problem
-from gateway.engine.answers import Answer, Passed, Refused, Relayed, Reply, Switched
-from gateway.engine.attempt import TIMEOUTS, tell_unreachable, unreachable
+from gateway.engine.answers import Answer, Passed, Relayed, Reply, Switched
+from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.streams import UpstreamStream
 from gateway.ports import Clock, InDoubt, NotSent, Observer, UpstreamRequest, UpstreamResponse
 from gateway.proxy.body import stream_body
@@ -40,7 +39,7 @@ async def pass_through(call: Call, wire_headers: Headers, name: str, clock: Cloc
         answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
         reason = failure.reason.value
-        answer = Refused(Problem.UPSTREAM_FAILED, 504 if failure.reason in TIMEOUTS else None, cause=failure.reason.value)
+        answer = failed(reason)
     return Reply(Label.BYPASS, answer, reason=reason, upstream_seconds=clock.boottime() - started, upstream_status=status)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import assert_never, cast
 
-from gateway.core.decision import Label
+from gateway.core.decision import DOUBT, Label
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
 from gateway.core.framing import says_close
 from gateway.core.marks import DUPLICATE, EXPIRES, MARKS, STATUS, expires, expose, exposed, mark
@@ -151,7 +151,7 @@ def marked(headers: Headers, policy: Policy, reply: Reply) -> Headers:
     """With what the route wants its clients to be told of their keys, and browsers to be shown."""
     if policy.status_fields or policy.mark_duplicates:
         headers = tuple([field for field in headers if field[0].lower() not in MARKS])
-    said = mark(reply.label) if policy.status_fields else None
+    said = mark(reply.label, doubtful=_in_doubt(reply)) if policy.status_fields else None
     if said is not None:
         headers += ((STATUS, said.value.encode()),)
     if policy.status_fields and reply.expires_at_us is not None:
@@ -159,6 +159,12 @@ def marked(headers: Headers, policy: Policy, reply: Reply) -> Headers:
     if policy.mark_duplicates and reply.duplicate:
         headers += ((DUPLICATE, b"true"),)
     return expose(headers, exposed(policy)) if policy.expose_headers else headers
+
+
+def _in_doubt(reply: Reply) -> bool:
+    """Also where the doubt is not settled yet: the client is told of it all the same."""
+    told = isinstance(reply.answer, Refused) and reply.answer.problem is Problem.OUTCOME_UNKNOWN
+    return told or reply.settlement == DOUBT
 
 
 def _patience(call: Call) -> Patience:

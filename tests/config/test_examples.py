@@ -1,6 +1,7 @@
 """The example route maps that the project ships."""
 
 import re
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +18,7 @@ from gateway.config.shapes import ListOf, MapOf, Struct
 from gateway.config.source import MapNode, compose
 from gateway.config.upstream_fields import TlsClientFields
 from gateway.config.webhook_fields import WEBHOOK
+from gateway.core.decision import Complete, Responded, settle
 from gateway.core.headers import Forwarding
 from gateway.core.policy import (
     BodyKey,
@@ -27,6 +29,7 @@ from gateway.core.policy import (
     HeaderPrincipal,
     Mode,
     OnUnknown,
+    Policy,
     PrincipalSource,
     Situation,
 )
@@ -219,6 +222,8 @@ def test_the_receiver_example_is_keyed_by_events() -> None:
     config = load(FOLDER / "webhook-receiver.yaml", ENV)
     policies = [route.policy for route in config.routes if route.policy]
     assert [policy.key.place for policy in policies] == [BodyKey("/id"), HeaderKey("webhook-id")]
+    for policy in policies:
+        _keeps_only_what_was_taken(policy)
     assert [policy.fingerprint.body for policy in policies] == [BodyMode.NONE, BodyMode.NONE]
     assert config.warnings == ()
 
@@ -322,3 +327,20 @@ def test_the_page_on_unknown_outcomes_shows_a_configuration(tmp_path: Path) -> N
     assert isinstance(policy.reconcile.probe, Lookup)
     assert policy.webhook is not None
     assert config.warnings == ()
+
+
+def _keeps_only_what_was_taken(policy: Policy) -> None:
+    """A sender of events repeats one until it gets a 2xx: anything else that is kept loses the event."""
+    for status in HTTPStatus:
+        kept = isinstance(settle(Responded(status), policy), Complete)
+        assert kept is (status < 300), status
+
+
+def test_a_dialect_of_deliveries_keeps_only_what_was_taken(tmp_path: Path) -> None:
+    """Twilio is the client there."""
+    file = tmp_path / "gateway.yaml"
+    route = "{id: a, path: /a, upstream: a, idempotency: {principal: none, dialect: twilio-webhook}}"
+    file.write_text(f"postgres: {{dsn: postgresql://db}}\nupstreams: {{a: {{url: 'http://a'}}}}\nroutes: [{route}]\n")
+    policy = load(file, ENV).routes[0].policy
+    assert policy is not None
+    _keeps_only_what_was_taken(policy)

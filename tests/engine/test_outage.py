@@ -1,9 +1,15 @@
 """The authority is away before anything was sent to it: refuse, or, where the route says so, forward unprotected."""
 
+from dataclasses import replace
+
+import pytest
+
 from gateway.core.decision import Label
+from gateway.core.model import RecordKey
+from gateway.core.policy import Mode
 from gateway.engine.answers import Passed, Refused, Relayed
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, RelayCut, StoreUnavailable
-from tests.engine.stage import FORWARD, Stage, refused, relayed, scene, told
+from tests.engine.stage import FORWARD, POLICY, Stage, refused, relayed, scene, told
 from tests.engine.store import Lands, LosesReply, Refuses
 from tests.engine.upstream import Part
 
@@ -77,6 +83,27 @@ async def test_an_unprotected_failure_is_told_as_it_is(stage: Stage) -> None:
         (502, "upstream-failed"),
     ]
     assert [task for task, _ in stage.observer.failures] == ["attempt"]
+
+
+@pytest.mark.parametrize("reason", [*NotSentReason, *DoubtReason])
+def test_a_failure_has_one_status(reason: NotSentReason | DoubtReason) -> None:
+    """Guarded, observed and forwarded without a record alike: how long to wait before the next try is the same, too."""
+    part = Part(raises_unsent=NotSent(reason, 7.0)) if isinstance(reason, NotSentReason) else Part(pieces=(), raises=InDoubt(reason))
+    answers: list[tuple[int, int | None]] = []
+
+    async def ask(stage: Stage) -> None:
+        stage.upstream.plays(part, part, part)
+        observed = stage.request(policy=replace(POLICY, mode=Mode.OBSERVE))
+        observed.key = RecordKey("payments:none", "key-2")
+        replies = [await stage.ask(), await stage.engine.observe(observed)]
+        stage.store.away = True
+        replies.append(await stage.ask(FORWARD))
+        assert all(isinstance(reply.answer, Refused) for reply in replies)
+        refusals = [reply.answer for reply in replies if isinstance(reply.answer, Refused)]
+        answers.extend((refusal.final_status, refusal.retry_after) for refusal in refusals)
+
+    scene(ask)()
+    assert len(set(answers)) == 1
 
 
 @scene

@@ -7,7 +7,7 @@ import pytest
 
 from tests.meaning.house import House, fresh, holding, refusal, replayed, saying
 from tests.support.client import Answer
-from tests.support.upstream import execute_and_answer
+from tests.support.upstream import Exchange, execute_and_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,6 +29,10 @@ ROUTES = """
 """
 
 STATUS, EXPIRES, EXPOSE = "idempotency-status", "idempotency-expires", "access-control-expose-headers"
+
+
+async def hanging_up(exchange: Exchange) -> None:
+    exchange.hang_up()
 
 
 def count(answer: Answer, name: str) -> int:
@@ -77,12 +81,21 @@ async def test_mismatch_and_in_progress(house: House) -> None:
 
 
 async def test_unknown(house: House) -> None:
-    """A doubt is new at first, and unknown for whoever asks again; neither has an end that could be told."""
+    """A doubt is unknown at first, too, be the answer the upstream's or ours, and has no end that could be told."""
     key = fresh()
     house.upstream.behave = saying(503)
     first, again = [await house.ask(b"/told", key) for _ in range(2)]
-    assert (first.status, first.field(STATUS), first.field(EXPIRES)) == (503, b"new", None)
+    assert (first.status, first.field(STATUS), first.field(EXPIRES)) == (503, b"unknown", None)
     assert (refusal(again), again.field(STATUS), again.field(EXPIRES)) == ((409, "outcome-unknown"), b"unknown", None)
+
+
+async def test_the_first_answer_in_doubt(house: House) -> None:
+    """The upstream hung up: the 502 is `outcome-unknown`, and says so in the field."""
+    key = fresh()
+    house.upstream.behave = hanging_up
+    for status in (502, 409):
+        answer = await house.ask(b"/told", key)
+        assert (refusal(answer), answer.field(STATUS)) == ((status, "outcome-unknown"), b"unknown")
 
 
 async def test_a_release(house: House) -> None:

@@ -31,6 +31,7 @@ STATUSES = {
 def test_mark(label: Label) -> None:
     """Each decision about a key has its word; a refusal before any decision has none."""
     assert mark(label) == STATUSES.get(label)
+    assert mark(label, doubtful=True) == ("unknown" if STATUSES.get(label) == "new" else STATUSES.get(label))
 
 
 def test_every_mark_is_used() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.failures import STATUSES
 from gateway.core.problems import Problem
 from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
 from gateway.ports import DoubtReason, NotSentReason
@@ -132,6 +133,12 @@ def test_every_reason_and_problem_has_a_registered_error() -> None:
     assert set(IN_DOUBT) == set(DoubtReason)
     assert set(PROBLEMS) == set(Problem)
     assert set(chain(NOT_SENT.values(), IN_DOUBT.values(), PROBLEMS.values())) <= REGISTERED
+
+
+def test_every_reason_has_a_status() -> None:
+    """One table says what clients get where the upstream gave no answer."""
+    assert STATUSES.keys() == {reason.value for reasons in (NotSentReason, DoubtReason) for reason in reasons}
+    assert set(STATUSES.values()) == {502, 503, 504}
 
 
 def test_only_client_errors_are_request_errors() -> None:
