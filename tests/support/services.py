@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -20,6 +21,13 @@ from gateway.embedded import PostgresServer, RedisServer, start_postgres, start_
 from gateway.store.migrate import migrate
 
 T = TypeVar("T")
+
+PREFIX = "idempotency-gateway-tests-"
+MEMORY = Path("/dev/shm")
+ROOM = 6 * 2**30
+"""Bytes that must be free in memory before servers are put there: those of several sessions at once."""
+SMALL = {"max_wal_size": "256MB"}
+"""What servers of tests are told besides: data that is thrown away needs no long log."""
 
 WHEEL = "wheel"
 SYSTEM = "system"
@@ -52,11 +60,27 @@ def system_redis() -> Path | None:
     return Path(path) if int(version.split(".")[0]) >= 7 else None
 
 
+def new_root() -> Path:
+    """A folder for the data of servers, which their users can enter: in memory where there is room, since each database that a test drops
+    waits for a checkpoint. What killed runs have left there is removed.
+    """
+    base = Path(tempfile.gettempdir())
+    with suppress(OSError):
+        for left in MEMORY.glob(f"{PREFIX}*"):
+            if not Path("/proc", left.name.removeprefix(PREFIX).partition("-")[0]).exists():
+                shutil.rmtree(left, ignore_errors=True)
+        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+            base = MEMORY
+    root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
+    root.chmod(0o711)
+    return root
+
+
 @dataclass(slots=True)
 class Services:
     """The servers of one session, each in a data folder under `root`."""
 
-    root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="idempotency-gateway-tests-")))
+    root: Path = field(default_factory=new_root)
     postgres_servers: dict[str, PostgresServer] = field(default_factory=dict)
     redis_servers: dict[str, RedisServer] = field(default_factory=dict)
     templates: dict[str, str] = field(default_factory=dict)
@@ -67,7 +91,7 @@ class Services:
             binaries = None
             if variant == SYSTEM and (binaries := system_postgres()) is None:
                 missing("Postgres 15 or newer under /usr/lib/postgresql")
-            self.postgres_servers[variant] = start_postgres(self.root / f"postgres-{variant}", binaries=binaries)
+            self.postgres_servers[variant] = start_postgres(self.root / f"postgres-{variant}", binaries=binaries, settings=SMALL)
         return self.postgres_servers[variant]
 
     def redis(self, variant: str = WHEEL) -> RedisServer:

@@ -2,13 +2,11 @@
 
 import asyncio
 import random
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.support.services import remove_data
+from tests.support.services import new_root, remove_data
 from tests.torture.clients import Crowd
 from tests.torture.fleet import Fleet, fleet
 from tests.torture.ledger import Ledger
@@ -38,7 +36,7 @@ async def torture(seed: int, seconds: float, *, clients: int = 12, breakers: int
         return time.monotonic() - begun
 
     ledger = Ledger(random.Random(seed), now, story.add)
-    folder = Path(tempfile.mkdtemp(prefix="idempotency-gateway-torture-"))
+    folder = new_root()
     await ledger.start()
     try:
         async with fleet(folder, random.Random(seed + 1), now, story.add, ledger.port, settle_timeout) as made:
