@@ -1,11 +1,9 @@
 """The metric families, by the names under which Prometheus knows them.
 
-They work in both modes of `prometheus_client`: one process with a registry of its own, or several workers that share the directory of
-`PROMETHEUS_MULTIPROC_DIR` (which must be set before this module is imported). So every gauge names how workers merge, and there
-are neither Info, Enum nor collectors of our own among them.
+Each process counts in its own memory. Of several workers their supervisor makes one (`gateway.observe.snapshot`): so every gauge says how
+workers merge, and there are neither Info, Enum nor collectors of our own among them.
 """
 
-import os
 from typing import Literal, TypeAlias
 
 from prometheus_client import (
@@ -17,13 +15,11 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.multiprocess import MultiProcessCollector
 
 PREFIX = "idempotency"
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STORE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
 GaugeMode: TypeAlias = Literal["livesum", "livemax", "livemin"]
 """How the gauges of several workers merge: dead workers do not count in any of these."""
@@ -37,6 +33,7 @@ class Families:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        self.modes: dict[str, GaugeMode] = {}
         self.requests = self._counter("requests", "Finished requests.", "route", "mode", "decision")
         self.settlements = self._counter("settlements", "Attempts settled, by what they came to.", "route", "settlement", "reason")
         self.request_duration = self._histogram(
@@ -107,7 +104,8 @@ class Families:
         return Histogram(f"{PREFIX}_{name}", text, labels, registry=self._registry, buckets=buckets)
 
     def _gauge(self, name: str, text: str, mode: GaugeMode, *labels: str) -> Gauge:
-        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self._registry, multiprocess_mode=mode)
+        self.modes[f"{PREFIX}_{name}"] = mode
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self._registry)
 
 
 def new_registry() -> CollectorRegistry:
@@ -118,13 +116,10 @@ def new_registry() -> CollectorRegistry:
 
 
 def exposition(registry: CollectorRegistry, accept: str = "") -> tuple[bytes, str]:
-    """What `/metrics` answers: body and content type. With several workers that is all of them in one, whoever is asked.
+    """What `/metrics` of one process answers: body and content type.
 
     `accept` is the scraper's Accept field: OpenMetrics for one that asks for it, else Prometheus' text format.
     Takes milliseconds per thousand series: not for an event loop that serves requests. Safe to call from any thread.
     """
-    if MULTIPROCESS_DIR in os.environ:
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the library leaves it untyped
     write, content_type = choose_encoder(accept)
     return write(registry), content_type

@@ -10,7 +10,7 @@ from gateway import __version__
 from gateway.core.model import Status
 from gateway.core.policy import Route
 from gateway.core.timeline import JUDGEMENTS
-from gateway.observe import sets
+from gateway.observe import sets, snapshot
 from gateway.observe.accesslog import AccessLog, access_line
 from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
@@ -62,6 +62,10 @@ class MetricsObserver:
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """What `/metrics` answers: see `gateway.observe.metrics.exposition`."""
         return exposition(self._registry, accept)
+
+    def snapshot(self) -> bytes:
+        """All figures of this process for its supervisor: see `gateway.observe.snapshot`. Safe to call from any thread."""
+        return snapshot.take(self._registry, self._families.modes)
 
     def close(self) -> None:
         """Write the last access lines, waiting at most a second for their reader."""

@@ -67,8 +67,8 @@ class Gateway:
     memory: MemoryBudget
     retired: list[asyncio.Task[None]] = field(default_factory=list)
 
-    async def reconfigure(self, config: Config) -> list[str]:
-        """Swap to another configuration's routes and upstreams between two requests. Returns what speaks against it; then nothing changed.
+    async def prepare(self, config: Config) -> "Prepared | list[str]":
+        """Make what another configuration's routes and upstreams need. Returns what speaks against it instead; then nothing changed.
 
         Raises `StoreUnavailable` when the registry cannot be asked.
         """
@@ -82,23 +82,39 @@ class Gateway:
             probes = make_probes(config)
         except (TlsError, PrincipalError) as error:
             return [str(error)]
-        drifts = await self.scopes.register(config)
+        prepared = Prepared(config, fresh, upstreams, identifier, probes)
+        try:
+            drifts = await self.scopes.register(config)
+        except BaseException:
+            await self.discard(prepared)
+            raise
         if drifts:
+            await self.discard(prepared)
             return drifts
+        return prepared
+
+    def adopt(self, prepared: "Prepared") -> None:
+        """Swap to what was prepared, between two requests."""
+        config = prepared.config
         old = self.upstreams
-        before, self.identifier = self.identifier, identifier
-        old_probes, self.probes = self.probes, probes
-        self.upstreams = upstreams
-        self.observer.update_targets({name: config.upstreams[name].targets for name in fresh})
+        before, self.identifier = self.identifier, prepared.identifier
+        old_probes, self.probes = self.probes, prepared.probes
+        self.upstreams = prepared.upstreams
+        self.observer.update_targets({name: config.upstreams[name].targets for name in prepared.fresh})
         self.observer.update_routes(config.routes)
         self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
         self.engine.reconfigure(self.upstreams, self.fingerprints)
         self.webhooks.reconfigure(config.routes)
-        self.proxy.reconfigure(make_map(config, self.upstreams, identifier), ProblemWriter(config.problem_base))
+        self.proxy.reconfigure(make_map(config, self.upstreams, prepared.identifier), ProblemWriter(config.problem_base))
         self.config = config
+        self.scopes.serve(config)
         unused = [upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream]
         self._retire([*unused, *old_probes.values()], before)
-        return []
+
+    async def discard(self, prepared: "Prepared") -> None:
+        """Drop what was prepared and is not adopted."""
+        self.scopes.serve(self.config)
+        await asyncio.gather(*(client.close() for client in (*prepared.fresh.values(), *prepared.probes.values())))
 
     def _target_changed(self, upstream: str, target: str, healthy: bool) -> None:  # noqa: FBT001 - the balancer's way to tell
         self.observer.target_changed(upstream, target, healthy=healthy)
@@ -129,6 +145,17 @@ class Gateway:
         await self.scopes.let_go()
         await self.authority.close()
         self.observer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Another configuration, with all that it needs beside what is there. `fresh` are those of its upstreams that are new or changed."""
+
+    config: Config
+    fresh: Mapping[str, Balancer]
+    upstreams: Mapping[str, Balancer]
+    identifier: Identifier
+    probes: Mapping[str, Balancer]
 
 
 def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:

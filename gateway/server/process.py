@@ -14,7 +14,6 @@ import signal
 import ssl
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from aiohttp import http_parser
 from gateway.admin import AdminPorts, make_admin, start_admin
 from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
 from gateway.observe import logs
-from gateway.ports import StoreUnavailable
 from gateway.principal import PrincipalError
 from gateway.proxy.listener import Handler
 from gateway.proxy.routing import trusted
@@ -32,9 +30,11 @@ from gateway.sealing import MissingSealing
 from gateway.server.assembly import Gateway, assemble, make_limits
 from gateway.server.descriptors import affordable, raise_limit
 from gateway.server.listeners import Listeners, open_listeners
+from gateway.server.reloading import Contexts, Reloading
 from gateway.server.sockets import ListenError
 from gateway.server.startup import Refused, Unavailable, verify
-from gateway.tls import TlsError, reload_server_context, server_context
+from gateway.server.worker import Worker, orders
+from gateway.tls import TlsError
 from gateway.webhook import WebhookListener
 
 GC_THRESHOLD = 20_000
@@ -48,42 +48,33 @@ EXIT_OK, EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 0, 1, 69, 78
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """What a supervisor told this process: it shares the listening port, and its admin listener is a private socket."""
-
-    index: int
-    socket: str
-    parent: int | None
-
-    @classmethod
-    def of(cls, env: Mapping[str, str]) -> "Worker | None":
-        """Read the supervisor's word from the environment; None for a process that runs alone."""
-        if "GATEWAY_WORKER" not in env:
-            return None
-        parent = env.get("GATEWAY_WORKER_PARENT_FD")
-        return cls(int(env["GATEWAY_WORKER"]), env["GATEWAY_WORKER_SOCKET"], int(parent) if parent else None)
-
-
 def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
     """Run one process until it is told to stop. Returns its exit code; prints mistakes to stderr, never a traceback for them."""
-    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        print(
-            "aiohttp's compiled parser is missing; its Python stand-in accepts requests that hide others. Reinstall aiohttp.",
-            file=sys.stderr,
-        )
-        return EXIT_FAILURE
+
+    def read() -> Config:
+        return load(config_path, os.environ)
+
     try:
-        config = load(config_path, os.environ)
+        config = read()
     except ConfigErrors as errors:
         print(errors, file=sys.stderr)
         return EXIT_CONFIG
     logs.configure("INFO")
     for warning in config.warnings:
         _log.warning("%s", warning)
-    raise_limit(config)
+    return run(Process(config, read=read), accept_scope_change=accept_scope_change, accept_clock=accept_clock)
+
+
+def run(process: "Process", *, accept_scope_change: bool, accept_clock: bool) -> int:
+    """Run a process in an event loop of its own. Returns its exit code."""
+    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
+        print(
+            "aiohttp's compiled parser is missing; its Python stand-in accepts requests that hide others. Reinstall aiohttp.",
+            file=sys.stderr,
+        )
+        return EXIT_FAILURE
+    raise_limit(process.config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        process = _Process(config_path, config, Worker.of(os.environ))
         return runner.run(process.run(accept_scope_change=accept_scope_change, accept_clock=accept_clock))
 
 
@@ -92,26 +83,6 @@ def _settle_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
-
-
-@dataclass(frozen=True, slots=True)
-class _Contexts:
-    """TLS of the two listeners; None where one speaks plain HTTP."""
-
-    proxy: ssl.SSLContext | None
-    admin: ssl.SSLContext | None
-
-    @classmethod
-    def of(cls, config: Config, *, private_admin: bool) -> "_Contexts":
-        """A worker's admin listener is its supervisor's own business and has no TLS. Raises `TlsError`."""
-        proxy, admin = config.tls, None if private_admin else config.admin.tls
-        return cls(None if proxy is None else server_context(proxy), None if admin is None else server_context(admin))
-
-    def renew(self, config: Config) -> None:
-        """Use the certificates of now for new connections. Raises `TlsError`."""
-        for context, settings in ((self.proxy, config.tls), (self.admin, config.admin.tls)):
-            if context is not None and settings is not None:
-                reload_server_context(context, settings)
 
 
 def _trusts(config: Config) -> Callable[[str], bool]:
@@ -124,31 +95,33 @@ async def _tell_memory(gateway: Gateway) -> None:
         await asyncio.sleep(MEMORY_TOLD)
 
 
-class _Process:
-    def __init__(self, config_path: Path, config: Config, worker: Worker | None) -> None:
-        self._path = config_path
-        self._config = config
+class Process:
+    """One process with this configuration. `read` reads it again at a reload; None for a worker, whose supervisor sends it."""
+
+    def __init__(self, config: Config, *, read: Callable[[], Config] | None = None, worker: Worker | None = None) -> None:
+        self.config = config
+        self._read = read
         self._worker = worker
         self._stop = asyncio.Event()
         self._draining = False
         self._reloads: set[asyncio.Task[Sequence[str]]] = set()
-        self._reloading = asyncio.Lock()
-        self._tls = _Contexts(None, None)
+        self._contexts = Contexts(None, None)
         self._listeners: Listeners | None = None
 
     async def run(self, *, accept_scope_change: bool, accept_clock: bool) -> int:
         try:
-            gateway = assemble(self._config, accept_clock=accept_clock)
-            self._tls = _Contexts.of(self._config, private_admin=self._worker is not None)
+            gateway = assemble(self.config, accept_clock=accept_clock)
+            self._contexts = Contexts.of(self.config, private_admin=self._worker is not None)
         except (TlsError, PrincipalError, MissingSealing) as error:
             _log.error("%s", error)
             return EXIT_CONFIG
-        self._watch_signals(gateway)
+        reloading = Reloading(gateway, self._contexts, self._adopted)
+        self._watch_signals(reloading)
         try:
             if gateway.link is not None:
                 await gateway.link.start()
             if await self._unless_stopped(verify(gateway, accept_scope_change=accept_scope_change)):
-                await self._serve(gateway)
+                await self._serve(gateway, reloading)
         except Unavailable as error:
             _log.error("%s", error)
             return EXIT_UNAVAILABLE
@@ -175,16 +148,19 @@ class _Process:
         working.result()
         return True
 
-    async def _serve(self, gateway: Gateway) -> None:
+    async def _serve(self, gateway: Gateway, reloading: Reloading) -> None:
         loop = asyncio.get_running_loop()
-        config, tls = self._config, self._tls
-        addresses: list[tuple[Listener, Handler, ssl.SSLContext | None]] = [(config.listen, gateway.proxy, tls.proxy)]
+        config, contexts = self.config, self._contexts
+        addresses: list[tuple[Listener, Handler, ssl.SSLContext | None]] = [(config.listen, gateway.proxy, contexts.proxy)]
         if config.webhook_listen is not None:
             addresses.append((config.webhook_listen, WebhookListener(gateway.webhooks), None))
         shared, limits = self._worker is not None, make_limits(config, affordable(config))
         listeners = self._listeners = await open_listeners(config, addresses, limits, gateway.observer, _trusts(config), shared=shared)
         try:
-            admin = await start_admin(self._admin().listen, make_admin(self._ports(gateway), self._admin().token), tls.admin)
+            app = make_admin(self._ports(gateway, reloading), self._admin().token)
+            if self._worker is not None:
+                app.add_routes(orders(reloading, gateway.observer.snapshot))
+            admin = await start_admin(self._admin().listen, app, contexts.admin)
         except OSError as error:
             listeners.close()
             raise ListenError(f"cannot listen on {self._admin().listen} (admin.listen): {error.strerror or error}") from error
@@ -204,7 +180,7 @@ class _Process:
         ]
         stop = loop.create_task(self._stop.wait(), name="stop")
         _settle_garbage_collector()
-        _log.info("Serving on %s, admin on %s", self._config.listen, self._admin().listen)
+        _log.info("Serving on %s, admin on %s", self.config.listen, self._admin().listen)
         try:
             done, _ = await asyncio.wait([stop, *running], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stop}:
@@ -219,7 +195,7 @@ class _Process:
     # ---- drain
 
     async def _drain(self, gateway: Gateway, listeners: Listeners) -> None:
-        drain = self._config.drain
+        drain = self.config.drain
         self._draining = True
         _log.info("Draining: serving on for %g s", drain.delay)
         await asyncio.sleep(drain.delay)
@@ -242,11 +218,11 @@ class _Process:
         else:
             _log.warning("Drained: some records could not be settled in time and will become unknown")
 
-    def _watch_signals(self, gateway: Gateway) -> None:
+    def _watch_signals(self, reloading: Reloading) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload, gateway)
+        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload, reloading)
 
     def _told_to_stop(self) -> None:
         if self._stop.is_set():
@@ -273,9 +249,9 @@ class _Process:
 
     def _admin(self) -> Admin:
         """A worker's own admin listener is private to its supervisor, which asks for the token itself."""
-        return self._config.admin if self._worker is None else Admin(UnixListener(self._worker.socket), None)
+        return self.config.admin if self._worker is None else Admin(UnixListener(self._worker.socket), None)
 
-    def _ports(self, gateway: Gateway) -> AdminPorts:
+    def _ports(self, gateway: Gateway, reloading: Reloading) -> AdminPorts:
         async def readiness() -> Mapping[str, str | None]:
             draining = "shutting down" if self._draining else None
             return {"postgres": await gateway.authority.ready(), "scopes": gateway.scopes.problem(), "draining": draining}
@@ -284,37 +260,17 @@ class _Process:
             return redact(gateway.config)
 
         async def reload() -> Sequence[str]:
-            return await self._reload(gateway)
+            return ["a worker takes its configuration from its supervisor"] if self._read is None else await reloading.reload(self._read)
 
         return AdminPorts(readiness, gateway.observer.exposition, config, reload, gateway.operator)
 
-    def _told_to_reload(self, gateway: Gateway) -> None:
-        task = asyncio.get_running_loop().create_task(self._reload(gateway), name="reload")
+    def _told_to_reload(self, reloading: Reloading) -> None:
+        if self._read is None:  # a signal for the supervisor that somebody sent to all
+            return
+        task = asyncio.get_running_loop().create_task(reloading.reload(self._read), name="reload")
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
 
-    async def _reload(self, gateway: Gateway) -> Sequence[str]:
-        """Read the file again and swap routes; with any mistake the old ones stay in force, which the metrics show."""
-        async with self._reloading:
-            try:
-                config = load(self._path, os.environ)
-                mistakes = await gateway.reconfigure(config)
-                if not mistakes:
-                    self._tls.renew(config)
-                    if self._listeners is not None:
-                        self._listeners.reconfigure(make_limits(config, affordable(config)), _trusts(config))
-            except ConfigErrors as errors:
-                mistakes = str(errors).splitlines()
-            except TlsError as error:
-                mistakes = [str(error)]
-            except StoreUnavailable as error:
-                mistakes = [f"the registry of scopes cannot be asked: {error}"]
-            except Exception as error:  # a defect of ours must not leave the metric saying that all is well
-                _log.exception("Reload failed")
-                mistakes = [f"a defect of the gateway: {type(error).__name__}"]
-            gateway.observer.reloaded(successful=not mistakes)
-            for mistake in mistakes:
-                _log.error("Reload refused: %s", mistake)
-            if not mistakes:
-                _log.info("Reloaded %s", self._path)
-            return mistakes
+    def _adopted(self, config: Config) -> None:
+        if self._listeners is not None:
+            self._listeners.reconfigure(make_limits(config, affordable(config)), _trusts(config))

@@ -63,10 +63,16 @@ class Scopes:
             drifts = await self._registry.register(list(claims.values()), fingerprints, accept_change=accept_change, holder=self.holder)
             if not drifts:
                 self._claims, self._fingerprints = claims, fingerprints
-                self._policies = {id(policy): policy for policy in guarded(config)}
+                # Those of the map before count until another one is served, where they mean the same.
+                self._policies = {number: policy for number, policy in self._policies.items() if self._means(policy)}
+                self._policies |= {id(policy): policy for policy in guarded(config)}
                 self._digest, self._trusted_until = None, begun + TRUSTED_FOR
                 self._note({})
             return drifts
+
+    def serve(self, config: Config) -> None:
+        """The map of `config` is in force, of those that were registered."""
+        self._policies = {id(policy): policy for policy in guarded(config) if self._means(policy)}
 
     async def run(self) -> None:
         """Look for ever. A failed look is counted; requests find out by themselves when trust ends meanwhile."""
@@ -102,12 +108,12 @@ class Scopes:
             if self._looking is None or self._looking.done():  # one look for all who need it now
                 self._looking = asyncio.get_running_loop().create_task(self._look(), name="scopes")
             await asyncio.shield(self._looking)
-        return policy.scope not in self._different and self._understood(policy)
+        return policy.scope not in self._different and (id(policy) in self._policies or self._means(policy))
 
-    def _understood(self, policy: Policy) -> bool:
-        """Whether the policy, perhaps of a map before, means what the map of now says of its scope."""
+    def _means(self, policy: Policy) -> bool:
+        """Whether the policy, perhaps of a map before, means what is held of its scope."""
         claim = self._claims.get(policy.scope)
-        return claim is not None and (id(policy) in self._policies or meaning(policy) == (claim.principal, claim.key_settings))
+        return claim is not None and meaning(policy) == (claim.principal, claim.key_settings)
 
     # ---- looks
 

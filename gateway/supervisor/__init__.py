@@ -5,13 +5,17 @@ port with SO_REUSEPORT. It owns the admin listener, where all workers look like 
 
 What a worker finds in its environment, and what is expected of it:
 
-* `GATEWAY_WORKER`: its index, from 0. Set, it makes `serve` run as a worker: SO_REUSEPORT, and not the admin listener of the configuration.
+* `GATEWAY_WORKER`: its index, from 0.
+* `GATEWAY_WORKER_CONFIG_FD`: a file in memory with the configuration that was accepted last (`gateway.server.handover`). A worker reads no
+  other: one that is started later serves exactly what its siblings serve, whatever became of the files meanwhile.
 * `GATEWAY_WORKER_SOCKET`: the path of a Unix socket on which it serves the admin application instead, without a token (the folder
-  is private). It counts as started once `/readyz` there has answered 200 for the first time.
+  is private), and takes the orders of `gateway.server.worker`. It counts as started once `/readyz` there has answered 200.
 * `GATEWAY_WORKER_PARENT_FD`: a pipe that the supervisor never writes to. End of file means that the supervisor was killed; the worker then
   drains as for SIGTERM.
-* `PROMETHEUS_MULTIPROC_DIR`: where metrics are shared. Set before the process starts, as prometheus_client wants it.
-* SIGTERM drains, SIGHUP reloads. Exit status 69 or 78 at the start means that starting again is of no use.
+* SIGTERM drains, SIGHUP means nothing to it. Exit status 69 or 78 at the start means that starting again is of no use.
+
+A reload is the supervisor's: it reads the files once, has every worker prepare, and if all can, has every worker adopt. One that fails
+to is replaced. The folder that is written to holds sockets alone, so that a full disk stops nothing.
 """
 
 from gateway.supervisor.fleet import Fleet

@@ -7,7 +7,7 @@ import aiohttp
 import orjson
 
 READINESS_TIMEOUT = 2.0
-CONFIG_TIMEOUT = 5.0
+METRICS_TIMEOUT = 5.0
 RELOAD_TIMEOUT = 30.0
 
 
@@ -31,36 +31,55 @@ async def failing_checks(socket: Path) -> dict[str, str]:
     return failing or {"readyz": f"status {answer.status}"}
 
 
-async def config(socket: Path) -> dict[str, object]:
-    """The configuration that the worker uses. Raises `Unreachable`."""
-    answer = await _ask(socket, "GET", "/admin/v1/config", CONFIG_TIMEOUT)
-    if answer.status != 200:
-        raise Unreachable(f"status {answer.status}")
-    return answer.document
+async def prepare(socket: Path, packed: bytes) -> tuple[str, ...]:
+    """Have the worker make ready for a configuration; returns what speaks against it. Raises `Unreachable`."""
+    return _errors(await _ask(socket, "POST", "/worker/prepare", RELOAD_TIMEOUT, packed))
 
 
-async def reload(socket: Path) -> tuple[str, ...]:
-    """Have the worker read its configuration again; returns its mistakes. Raises `Unreachable`."""
-    answer = await _ask(socket, "POST", "/admin/v1/reload", RELOAD_TIMEOUT)
-    if answer.status == 200:
-        return ()
+async def adopt(socket: Path) -> tuple[str, ...]:
+    """Have the worker put what it prepared into force; returns why it cannot. Raises `Unreachable`."""
+    return _errors(await _ask(socket, "POST", "/worker/adopt", RELOAD_TIMEOUT))
+
+
+async def abandon(socket: Path) -> None:
+    """Tell the worker that a configuration was refused. Raises `Unreachable`."""
+    await _ask(socket, "POST", "/worker/abandon", RELOAD_TIMEOUT)
+
+
+async def metrics(socket: Path) -> bytes:
+    """What the worker counts, packed. Raises `Unreachable`."""
+    status, body = await _exchange(socket, "GET", "/worker/metrics", METRICS_TIMEOUT)
+    if status != 200:
+        raise Unreachable(f"status {status}")
+    return body
+
+
+def _errors(answer: _Answer) -> tuple[str, ...]:
     errors = answer.document.get("errors")
-    if isinstance(errors, list) and errors:
-        return tuple(map(str, errors))
-    return (str(answer.document.get("detail", f"status {answer.status}")),)
+    if answer.status == 200 or (isinstance(errors, list) and errors):
+        return tuple(map(str, errors)) if isinstance(errors, list) else ()
+    return (f"status {answer.status}",)
 
 
-async def _ask(socket: Path, method: str, path: str, timeout: float) -> _Answer:
+async def _ask(socket: Path, method: str, path: str, timeout: float, body: bytes = b"") -> _Answer:
+    status, raw = await _exchange(socket, method, path, timeout, body)
     try:
-        async with (
-            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket)), timeout=aiohttp.ClientTimeout(timeout)) as session,
-            session.request(method, f"http://worker{path}") as response,
-        ):
-            document = orjson.loads(await response.read())
-    except TimeoutError:
-        raise Unreachable(f"no answer within {timeout:g} s") from None
-    except (aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
         raise Unreachable(type(error).__name__) from error
     if not isinstance(document, dict):
         raise Unreachable("the answer is no JSON object")
-    return _Answer(response.status, document)
+    return _Answer(status, document)
+
+
+async def _exchange(socket: Path, method: str, path: str, timeout: float, body: bytes = b"") -> tuple[int, bytes]:
+    try:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket)), timeout=aiohttp.ClientTimeout(timeout)) as session,
+            session.request(method, f"http://worker{path}", data=body) as response,
+        ):
+            return response.status, await response.read()
+    except TimeoutError:
+        raise Unreachable(f"no answer within {timeout:g} s") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unreachable(type(error).__name__) from error

@@ -5,13 +5,12 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-from aiohttp import web
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from gateway.admin import AdminPorts
-from gateway.observe.metrics import MULTIPROCESS_DIR
 from gateway.supervisor import control
 from gateway.supervisor.merged import MergedMetrics
 from gateway.supervisor.slot import Backoff, Launch, Slot
@@ -22,8 +21,37 @@ _HOPELESS = frozenset({69, 78})
 _log = logging.getLogger(__name__)
 
 
-class Fleet:
-    """`workers` processes of `command`. `directory` is an empty, private folder for their sockets and metrics.
+class Candidate(Protocol):
+    """A configuration that was read and may come into force."""
+
+    def pack(self) -> bytes:
+        """For workers."""
+        ...
+
+
+C = TypeVar("C", bound=Candidate)
+
+
+class Source(Protocol[C]):
+    """Where configurations come from."""
+
+    @property
+    def accepted(self) -> C:
+        """The one in force."""
+        ...
+
+    def read(self) -> C | list[str]:
+        """Read another one, or say what is wrong with it."""
+        ...
+
+    def accept(self, candidate: C) -> None:
+        """It is in force from now on."""
+        ...
+
+
+class Fleet(Generic[C]):
+    """`workers` processes of `command`, each with the configuration that `source` has accepted. `directory` is an empty, private folder for
+    their sockets.
 
     `first` are arguments that a worker gets only until one has been ready. `grace` is how long, in seconds, draining may take before
     what is left is killed.
@@ -34,46 +62,53 @@ class Fleet:
         command: Sequence[str],
         workers: int,
         directory: Path,
+        source: Source[C],
         *,
         grace: float,
         first: Sequence[str] = (),
         backoff: Backoff | None = None,
         environment: Mapping[str, str] | None = None,
-        on_reload: Callable[[], None] = lambda: None,
     ) -> None:
-        metrics = directory / "metrics"
-        metrics.mkdir()
-        self.metrics = MergedMetrics(metrics)
+        self.metrics = MergedMetrics()
+        self._source = source
         self._command = tuple(command)
         self._first = tuple(first)
         self._grace = grace
-        self._on_reload = on_reload
         # The workers' end stays open here too, for those started later; ours is closed by nobody but the kernel.
         self._pipe = os.pipe()
-        environment = {**(os.environ if environment is None else environment), MULTIPROCESS_DIR: str(metrics)}
-        launch = Launch(self._next_command, environment, self._pipe[0], backoff or Backoff(), self._worker_ready, self._worker_ended)
+        launch = Launch(
+            self._next_command,
+            os.environ if environment is None else environment,
+            self._pipe[0],
+            backoff or Backoff(),
+            self._snapshot,
+            self._worker_ready,
+            self._worker_ended,
+        )
         self._slots = [Slot(index, launch, directory / f"worker-{index}.sock") for index in range(workers)]
         self._over = asyncio.Event()
         self._now = asyncio.Event()
         self._ever_ready = False
         self._code = 0
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[Sequence[str]]] = set()
+        self._loop = asyncio.get_running_loop()
 
-    @property
-    def ports(self) -> AdminPorts:
-        """The fleet as the admin listener sees it."""
-        return AdminPorts(self.readiness, self.exposition, self.config, self.reload)
+    def ports(self, config: Callable[[], Awaitable[object]]) -> AdminPorts:
+        """The fleet as the admin listener sees it. `config` shows the configuration in force."""
+        return AdminPorts(self.readiness, self.exposition, config, self.reload)
 
     # ---- life
 
     async def run(self) -> int:
         """Run until a signal ends it, or until starting turns out to be of no use; returns the exit status.
 
-        SIGTERM and SIGINT drain: 0. A second one kills the workers: 1, as does draining that outlasts `grace`. SIGHUP is passed on.
+        SIGTERM and SIGINT drain: 0. A second one kills the workers: 1, as does draining that outlasts `grace`. SIGHUP reloads.
         """
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop)
         loop.add_signal_handler(signal.SIGINT, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._pass_on_reload)
+        loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)
         keepers = [loop.create_task(slot.keep(), name=f"worker-{slot.index}") for slot in self._slots]
         over = loop.create_task(self._over.wait())
         try:
@@ -108,16 +143,21 @@ class Fleet:
             self._now.set()
         self._over.set()
 
-    def _pass_on_reload(self) -> None:
-        self._on_reload()
-        for slot in self._slots:
-            slot.reload()
+    def _told_to_reload(self) -> None:
+        task = self._loop.create_task(self.reload(), name="reload")
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    def _snapshot(self) -> bytes:
+        return self._source.accepted.pack()
 
     def _next_command(self) -> Sequence[str]:
         return self._command if self._ever_ready else (*self._command, *self._first)
 
-    def _worker_ready(self) -> None:
+    async def _worker_ready(self, socket: Path, pid: int) -> None:
         self._ever_ready = True
+        self.metrics.welcome(pid)
+        await self._hear(socket)
 
     def _worker_ended(self, pid: int, code: int) -> None:
         self.metrics.bury(pid)
@@ -135,41 +175,82 @@ class Fleet:
     # ---- as one
 
     async def readiness(self) -> Mapping[str, str | None]:
-        """Ready when a worker is, and none that takes requests is not. One that is starting takes none and does not count."""
+        """Ready when all workers are: with one that keeps ending, or does not start, others should be asked."""
         checks: dict[str, str | None] = {"draining": "the gateway is stopping" if self._over.is_set() else None}
         started = [slot for slot in self._slots if slot.started]
         states = await asyncio.gather(*(_state(slot) for slot in started))
-        checks["workers"] = None if None in states else "none is ready"
+        serving = states.count(None)
+        checks["workers"] = None if serving == len(self._slots) else f"{serving} of {len(self._slots)} serve"
         checks.update((f"worker {slot.index}", state) for slot, state in zip(started, states, strict=True))
         return checks
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """All workers' metrics as one. Safe to call from any thread."""
+        """All workers' metrics as one, in the format that `accept` asks for. For any thread but the loop's, which asks the workers."""
+        asyncio.run_coroutine_threadsafe(self._hear_all(), self._loop).result()
         self.metrics.running = sum(slot.running for slot in self._slots)
         return self.metrics.exposition(accept)
 
-    async def config(self) -> object:
-        """The configuration that the first worker to answer uses. Raises aiohttp's 503 when none answers."""
-        for slot in self._slots:
-            if slot.started:
-                with contextlib.suppress(control.Unreachable):
-                    return await control.config(slot.socket)
-        raise web.HTTPServiceUnavailable
+    async def _hear_all(self) -> None:
+        await asyncio.gather(*(self._hear(slot.socket) for slot in self._slots if slot.started))
+
+    async def _hear(self, socket: Path) -> None:
+        """Take in what a worker counts. Of one that does not answer, what it told before stands."""
+        with contextlib.suppress(control.Unreachable):
+            self.metrics.told(await control.metrics(socket))
 
     async def reload(self) -> Sequence[str]:
-        """Every worker reads the configuration again. Returns the mistakes: as they are if all workers agree, else each with its worker."""
-        started = [slot for slot in self._slots if slot.started]
-        if not started:
-            return ["no worker is ready; each reads the configuration when it starts"]
-        for slot in self._slots:
-            if not slot.started:
-                slot.reload()
-        results = await asyncio.gather(*(_reload(slot) for slot in started))
-        if not any(results):
-            self._on_reload()
-        if len(set(results)) == 1:
-            return results[0]
-        return [f"worker {slot.index}: {mistake}" for slot, result in zip(started, results, strict=True) for mistake in result]
+        """Read the configuration again. Every worker adopts it, or none does and the mistakes are returned: as they are if all workers
+        agree, else each with its worker.
+        """
+        async with self._reloading:
+            candidate = self._source.read()
+            started = [slot for slot in self._slots if slot.started]
+            mistakes = (
+                candidate if isinstance(candidate, list) else await _of_all(started, partial(control.prepare, packed=candidate.pack()))
+            )
+            if isinstance(candidate, list) or mistakes:
+                await _of_all(started, _abandon)
+                for mistake in mistakes:
+                    _log.error("Reload refused: %s", mistake)
+                return mistakes
+            self._source.accept(candidate)
+            # From here on whoever starts gets the new one. Who began before, or does not adopt it, is replaced.
+            for slot in self._slots:
+                if slot not in started or await _adopt(slot):
+                    slot.replace()
+            _log.info("Reloaded the configuration")
+            return []
+
+
+Order: TypeAlias = Callable[[Path], Awaitable[tuple[str, ...]]]
+
+
+async def _of_all(slots: Sequence[Slot], order: Order) -> list[str]:
+    """What workers say to an order, joined."""
+
+    async def one(slot: Slot) -> tuple[str, ...]:
+        try:
+            return await order(slot.socket)
+        except control.Unreachable as error:
+            return (f"does not answer: {error}",)
+
+    results = await asyncio.gather(*(one(slot) for slot in slots))
+    if len(set(results)) == 1:
+        return list(results[0])
+    return [f"worker {slot.index}: {mistake}" for slot, result in zip(slots, results, strict=True) for mistake in result]
+
+
+async def _abandon(socket: Path) -> tuple[str, ...]:
+    await control.abandon(socket)
+    return ()
+
+
+async def _adopt(slot: Slot) -> list[str]:
+    """Have a worker adopt what it prepared. Returns, and logs, what went wrong."""
+    mistakes = await _of_all([slot], control.adopt)
+    for mistake in mistakes:
+        _log.error("A worker could not adopt the configuration, and is replaced: %s", mistake, extra={"worker": slot.index})
+    return mistakes
 
 
 async def _state(slot: Slot) -> str | None:
@@ -178,10 +259,3 @@ async def _state(slot: Slot) -> str | None:
     except control.Unreachable as error:
         return f"does not answer: {error}"
     return "; ".join(f"{name}: {text}" for name, text in failing.items()) or None
-
-
-async def _reload(slot: Slot) -> tuple[str, ...]:
-    try:
-        return await control.reload(slot.socket)
-    except control.Unreachable as error:
-        return (f"does not answer: {error}",)

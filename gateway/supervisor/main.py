@@ -11,9 +11,12 @@ from pathlib import Path
 
 import gateway
 from gateway.admin import make_admin, start_admin
-from gateway.config import Config, ConfigErrors, load
+from gateway.config import ConfigErrors, load, redact
+from gateway.local_files import LocalFileError
 from gateway.observe import configure
+from gateway.server.handover import Snapshot
 from gateway.server.operating import operating
+from gateway.server.worker import ACCEPT_CLOCK, ACCEPT_SCOPE_CHANGE
 from gateway.supervisor.fleet import Fleet
 from gateway.tls import TlsError, reload_server_context, server_context
 
@@ -32,57 +35,82 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, acc
     0 after a drain, 1 after a second signal or a drain that outlasted its time, 69 if the admin listener cannot be opened, 69 or 78 if
     no worker can start. Raises `ConfigErrors`. The admin listener, its token and the drain's times stay those of the start.
     """
-    config = load(config_path, os.environ)
+    try:
+        snapshot = _read(config_path)
+    except LocalFileError as error:  # a file that went away since it was checked
+        print(error, file=sys.stderr)
+        return EXIT_CONFIG
     configure("info")
     directory = _private_folder()
     try:
         return asyncio.run(
-            _run(config, config_path, workers, directory, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
+            _run(snapshot, config_path, workers, directory, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
         )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class _AdminSide:
-    """What the admin listener goes by: its certificate, and the routes' policies. Both follow the workers' reloads; a file that cannot be
-    used they report themselves.
-    """
+class _Configuration:
+    """The configuration in force: what workers get, and what the admin listener goes by (its certificate, the routes' policies)."""
 
-    def __init__(self, config: Config, path: Path) -> None:
-        self.config = config
-        self.context = None if config.admin.tls is None else server_context(config.admin.tls)
+    def __init__(self, snapshot: Snapshot, path: Path) -> None:
+        """Raises `TlsError`."""
+        self.accepted = snapshot
+        tls = snapshot.config.admin.tls
+        self.context = None if tls is None else server_context(tls)
         self._path = path
 
-    def renew(self) -> None:
+    def read(self) -> Snapshot | list[str]:
         try:
-            self.config = load(self._path, os.environ)
-            if self.context is not None and self.config.admin.tls is not None:
-                reload_server_context(self.context, self.config.admin.tls)
-        except (ConfigErrors, TlsError) as error:
-            _log.error("The admin listener keeps its certificate and its policies: %s", error)
+            return _read(self._path)
+        except ConfigErrors as errors:
+            return str(errors).splitlines()
+        except LocalFileError as error:
+            return [str(error)]
+
+    def accept(self, candidate: Snapshot) -> None:
+        self.accepted = candidate
+        tls = candidate.config.admin.tls
+        try:
+            if self.context is not None and tls is not None:
+                reload_server_context(self.context, tls)
+        except TlsError as error:  # a file that was changed again since it was read
+            _log.error("The admin listener keeps its certificate: %s", error)
+
+    async def shown(self) -> object:
+        """For the admin listener."""
+        return redact(self.accepted.config)
 
 
-async def _run(config: Config, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
+def _read(path: Path) -> Snapshot:
+    """Raises `ConfigErrors` and `LocalFileError`."""
+    return Snapshot.of(load(path, os.environ))
+
+
+async def _run(
+    snapshot: Snapshot, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool, accept_clock: bool
+) -> int:
+    config = snapshot.config
     try:
-        side = _AdminSide(config, config_path)
+        source = _Configuration(snapshot, config_path)
     except TlsError as error:
         _log.error("%s", error)
         return EXIT_CONFIG
     # -P: a folder that happens to be called `gateway` where this was started is not what should run.
-    command = (sys.executable, "-P", "-m", "gateway", "serve", "--config", str(config_path), "--workers", "1")
+    command = (sys.executable, "-P", "-m", "gateway.server")
     fleet = Fleet(
-        (*command, "--accept-clock") if accept_clock else command,
+        (*command, ACCEPT_CLOCK) if accept_clock else command,
         workers,
         directory,
+        source,
         grace=config.drain.delay + config.drain.timeout + GRACE_SLACK,
-        first=("--accept-scope-change",) if accept_scope_change else (),
+        first=(ACCEPT_SCOPE_CHANGE,) if accept_scope_change else (),
         environment=_environment(),
-        on_reload=side.renew,
     )
-    async with operating(lambda: side.config) as operator:
-        ports = replace(fleet.ports, operator=operator)
+    async with operating(lambda: source.accepted.config) as operator:
+        ports = replace(fleet.ports(source.shown), operator=operator)
         try:
-            runner = await start_admin(config.admin.listen, make_admin(ports, config.admin.token), side.context)
+            runner = await start_admin(config.admin.listen, make_admin(ports, config.admin.token), source.context)
         except OSError as error:
             _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
             return EXIT_UNAVAILABLE

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.server.handover import memory_file
+from gateway.server.worker import CONFIG_FD
 from gateway.supervisor import control
 
 READY_POLL_SECONDS = 0.1
@@ -31,16 +34,18 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How workers are started. `parent_fd` is the pipe whose end tells them that the supervisor is gone.
+    """How workers are started. `parent_fd` is the pipe whose end tells them that the supervisor is gone, `snapshot` the configuration.
 
-    `ready` is called when one has become ready, `ended` with pid and return code when one has ended, before it is started again.
+    `ready` is called with the socket and the pid of one that has become ready, `ended` with pid and return code when one has ended, before
+    it is started again.
     """
 
     command: Callable[[], Sequence[str]]
     environment: Mapping[str, str]
     parent_fd: int
     backoff: Backoff
-    ready: Callable[[], None]
+    snapshot: Callable[[], bytes]
+    ready: Callable[[Path, int], Awaitable[None]]
     ended: Callable[[int, int], None]
 
 
@@ -53,7 +58,6 @@ class Slot:
         self._launch = launch
         self._process: asyncio.subprocess.Process | None = None
         self._started = False
-        self._reload_due = False
         self._stopping = asyncio.Event()
 
     @property
@@ -95,12 +99,9 @@ class Slot:
         self._stopping.set()
         self._signal(signal.SIGKILL)
 
-    def reload(self) -> None:
-        """Have the worker read its configuration again; one that is starting may have read it already, and is told when it has started."""
-        if self._started:
-            self._signal(signal.SIGHUP)
-        else:
-            self._reload_due = True
+    def replace(self) -> None:
+        """Have the present worker drain, and start another one with the snapshot of now."""
+        self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -110,7 +111,6 @@ class Slot:
     async def _live(self) -> str:
         """One process from start to end; returns how it ended, for people."""
         self.socket.unlink(missing_ok=True)
-        self._reload_due = False
         try:
             process = await self._spawn()
         except OSError as error:
@@ -130,19 +130,24 @@ class Slot:
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         """In a session of its own: a Ctrl-C in the terminal is for the supervisor, which passes it on once."""
+        snapshot = memory_file(self._launch.snapshot())
         environment = {
             **self._launch.environment,
             "GATEWAY_WORKER": str(self.index),
             "GATEWAY_WORKER_SOCKET": str(self.socket),
             "GATEWAY_WORKER_PARENT_FD": str(self._launch.parent_fd),
+            CONFIG_FD: str(snapshot),
         }
-        return await asyncio.create_subprocess_exec(
-            *self._launch.command(),
-            stdin=asyncio.subprocess.DEVNULL,
-            env=environment,
-            pass_fds=(self._launch.parent_fd,),
-            start_new_session=True,
-        )
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._launch.command(),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(self._launch.parent_fd, snapshot),
+                start_new_session=True,
+            )
+        finally:
+            os.close(snapshot)
 
     async def _see_started(self, pid: int) -> None:
         while True:
@@ -150,11 +155,9 @@ class Slot:
                 if not await control.failing_checks(self.socket):
                     break
             await asyncio.sleep(READY_POLL_SECONDS)
+        await self._launch.ready(self.socket, pid)
         self._started = True
-        self._launch.ready()
         _log.info("A worker is ready", extra={"worker": self.index, "pid": pid})
-        if self._reload_due:
-            self.reload()
 
 
 def _describe(code: int) -> str:

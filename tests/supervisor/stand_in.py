@@ -1,7 +1,7 @@
 """A worker as the supervisor sees one, without the gateway in it. Run with a folder in which it leaves marks and finds orders.
 
-Orders are files: `exit` (exit at the start with this status), `stubborn` (ignore SIGTERM), `reload-fails`, `not-ready`. Marks are files
-`<what>-<worker>-<pid>`.
+Orders are files: `exit` (exit at the start with this status), `stubborn` (ignore SIGTERM), `reload-fails`, `adopt-fails-0`, `not-ready`.
+Marks are files `<what>-<worker>-<pid>`; `word-…` holds the configuration that the worker has.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from aiohttp import web
 
 from gateway.admin import AdminPorts, make_admin, start_admin
 from gateway.config import UnixListener
@@ -25,6 +27,11 @@ def mark(what: str) -> None:
         file.write(" ".join(["once", *sys.argv[2:]]) + "\n")
 
 
+def has(word: str) -> None:
+    """Leave a mark of the configuration in use."""
+    (FOLDER / f"word-{INDEX}-{os.getpid()}").write_text(word)
+
+
 def ordered(what: str) -> bool:
     return (FOLDER / what).exists()
 
@@ -34,6 +41,7 @@ class Worker:
         self.observer = MetricsObserver([Route("rest", "/**", "upstream")], access_log_fd=None)
         self.stop = asyncio.Event()
         self.draining = False
+        self.prepared = ""
 
     async def readiness(self) -> Mapping[str, str | None]:
         return {"postgres": "timeout" if ordered("not-ready") else None, "draining": "stopping" if self.draining else None}
@@ -42,8 +50,27 @@ class Worker:
         return {"worker": int(INDEX)}
 
     async def reload(self) -> Sequence[str]:
-        mark("reloaded")
-        return [f"bad in {INDEX}"] if ordered(f"reload-fails-{INDEX}") else ["bad"] if ordered("reload-fails") else []
+        return ["nobody asks this of a worker"]
+
+    async def prepare(self, request: web.Request) -> web.Response:
+        mark("prepared")
+        self.prepared = (await request.read()).decode()
+        errors = [f"bad in {INDEX}"] if ordered(f"reload-fails-{INDEX}") else ["bad"] if ordered("reload-fails") else []
+        return web.json_response({"errors": errors}, status=422 if errors else 200)
+
+    async def adopt(self, _: web.Request) -> web.Response:
+        if ordered(f"adopt-fails-{INDEX}"):
+            return web.json_response({"errors": ["no"]}, status=422)
+        has(self.prepared)
+        return web.json_response({"errors": []})
+
+    async def abandon(self, _: web.Request) -> web.Response:
+        mark("abandoned")
+        self.observer.reloaded(successful=False)
+        return web.json_response({"errors": []})
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self.observer.snapshot())
 
     def told_to_stop(self) -> None:
         mark("terminated")
@@ -61,7 +88,13 @@ class Worker:
         self.observer.request_started("rest")
         self.observer.upstream_answered("rest", 200, 0.2)
         app = make_admin(AdminPorts(self.readiness, self.observer.exposition, self.config, self.reload))
+        app.router.add_post("/worker/prepare", self.prepare)
+        app.router.add_post("/worker/adopt", self.adopt)
+        app.router.add_post("/worker/abandon", self.abandon)
+        app.router.add_get("/worker/metrics", self.metrics)
         runner = await start_admin(UnixListener(os.environ["GATEWAY_WORKER_SOCKET"]), app)
+        with os.fdopen(int(os.environ["GATEWAY_WORKER_CONFIG_FD"])) as snapshot:
+            has(snapshot.read())
         mark("running")
         await self.stop.wait()
         await runner.cleanup()

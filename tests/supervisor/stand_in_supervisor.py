@@ -12,6 +12,32 @@ from gateway.supervisor import Backoff, Fleet
 FOLDER = Path(sys.argv[1])
 
 
+class Text(str):
+    """A configuration that is nothing but a word."""
+
+    __slots__ = ()
+
+    def pack(self) -> bytes:
+        return self.encode()
+
+
+class Words:
+    """The file `word` holds the configuration; `bad` is none."""
+
+    accepted = Text("first")
+
+    def read(self) -> Text | list[str]:
+        word = (FOLDER / "word").read_text() if (FOLDER / "word").exists() else "first"
+        return ["the word is bad"] if word == "bad" else Text(word)
+
+    def accept(self, candidate: Text) -> None:
+        self.accepted = candidate
+
+
+async def shown() -> object:
+    return {"worker": 0}
+
+
 async def main() -> int:
     home = FOLDER / "private"
     home.mkdir()
@@ -19,11 +45,12 @@ async def main() -> int:
         (sys.executable, "-m", "tests.supervisor.stand_in", str(FOLDER)),
         int(sys.argv[2]),
         home,
+        Words(),
         grace=float(sys.argv[3]),
         first=("--first",),
         backoff=Backoff(first=0.02, longest=0.2, reset_after=30.0),
     )
-    runner = await start_admin(UnixListener(str(FOLDER / "admin.sock")), make_admin(fleet.ports))
+    runner = await start_admin(UnixListener(str(FOLDER / "admin.sock")), make_admin(fleet.ports(shown)))
     try:
         return await fleet.run()
     finally:

@@ -143,8 +143,7 @@ async def test_a_killed_worker_is_replaced_and_its_counts_stay(start: Start) -> 
         assert value(series, "upstream_duration_seconds_count", route="rest", code_class="2xx") == 2 + round_number
         assert value(series, "in_flight", route="rest") == 2
         assert value(series, "worker_restarts_total") == round_number
-        files = {path.name for path in (supervisor.folder / "private" / "metrics").iterdir()}
-        assert not [name for name in files if any(name.endswith(f"_{pid}.db") for pid in dead)]
+        assert all(path.is_socket() for path in (supervisor.folder / "private").iterdir())
     first = [path.read_text() for path in supervisor.folder.glob("running-*")]
     assert sorted(first) == ["once\n"] * 3 + ["once --first\n"] * 2, "arguments of the first start are not repeated once one has been ready"
 
@@ -223,32 +222,75 @@ async def test_a_bad_configuration_later_does_not_end_it(start: Start) -> None:
     victim, survivor = sorted(workers)
     os.kill(victim, signal.SIGKILL)
     await supervisor.until(lambda: len(supervisor.marks("exited")) >= 2)
-    assert await supervisor.ready(1) == {survivor: workers[survivor]}
+    assert [pid for pid in workers if alive(pid)] == [survivor]
+    status, body = await supervisor.ask("/readyz")
+    assert (status, json.loads(body)["checks"]["workers"]) == (503, "1 of 2 serve")
     supervisor.cancel("exit")
     await supervisor.ready(2)
 
 
-async def test_sighup_reaches_every_worker(start: Start) -> None:
-    """SIGHUP is passed on to all workers."""
+def words(supervisor: Supervisor) -> dict[int, str]:
+    """The configuration that each living worker has, by pid."""
+    found = {int(path.name.rpartition("-")[2]): path.read_text() for path in supervisor.folder.glob("word-*")}
+    return {pid: word for pid, word in found.items() if alive(pid)}
+
+
+async def test_sighup_reloads_every_worker(start: Start) -> None:
+    """The supervisor reads the configuration once, and every worker adopts it; a signal of their own means nothing to workers."""
     supervisor = await start(workers=2)
     workers = await supervisor.ready(2)
+    assert list(words(supervisor).values()) == ["first", "first"]
+    supervisor.order("word", "second")
     supervisor.process.send_signal(signal.SIGHUP)
-    await supervisor.until(lambda: supervisor.marks("hung-up") == workers)
+    await supervisor.until(lambda: list(words(supervisor).values()) == ["second", "second"])
+    assert words(supervisor).keys() == workers.keys(), "nobody was started anew for it"
 
 
-async def test_reload_asks_every_worker(start: Start) -> None:
-    """A reload reaches all workers. Mistakes they agree on are listed once, others with the worker that has them."""
+async def test_a_reload_is_adopted_by_all_or_by_none(start: Start) -> None:
+    """Mistakes that all workers agree on are listed once, others with the worker that has them. Whoever had prepared drops it."""
     supervisor = await start(workers=2)
     workers = await supervisor.ready(2)
+    supervisor.order("word", "second")
+    for order, errors in (("reload-fails", ["bad"]), ("reload-fails-1", ["worker 1: bad in 1"])):
+        supervisor.order(order)
+        status, body = await supervisor.ask("/admin/v1/reload", "POST")
+        assert (status, json.loads(body)["errors"]) == (422, errors)
+        supervisor.cancel(order)
+        assert supervisor.marks("abandoned") == workers
+        assert list(words(supervisor).values()) == ["first", "first"]
+    assert value(await supervisor.metrics(), "config_last_reload_successful") == 0
     assert (await supervisor.ask("/admin/v1/reload", "POST"))[0] == 200
-    assert supervisor.marks("reloaded") == workers
-    supervisor.order("reload-fails")
+    assert list(words(supervisor).values()) == ["second", "second"]
+
+
+async def test_a_successor_serves_what_its_siblings_serve(start: Start) -> None:
+    """Also after a reload that was refused: it gets the configuration that was accepted last, not the file."""
+    supervisor = await start(workers=2)
+    await supervisor.ready(2)
+    supervisor.order("word", "second")
+    assert (await supervisor.ask("/admin/v1/reload", "POST"))[0] == 200
+    supervisor.order("word", "bad")
     status, body = await supervisor.ask("/admin/v1/reload", "POST")
-    assert (status, json.loads(body)["errors"]) == (422, ["bad"])
-    supervisor.cancel("reload-fails")
-    supervisor.order("reload-fails-1")
-    status, body = await supervisor.ask("/admin/v1/reload", "POST")
-    assert (status, json.loads(body)["errors"]) == (422, ["worker 1: bad in 1"])
+    assert (status, json.loads(body)["errors"]) == (422, ["the word is bad"])
+    victim = min(words(supervisor))
+    os.kill(victim, signal.SIGKILL)
+    await supervisor.until(lambda: len(supervisor.marks("running")) == 3)
+    await supervisor.ready(2)
+    assert list(words(supervisor).values()) == ["second", "second"]
+
+
+async def test_a_worker_that_cannot_adopt_is_replaced(start: Start) -> None:
+    """Its siblings serve the new configuration by then, so it must not go on with the old one."""
+    supervisor = await start(workers=2)
+    workers = await supervisor.ready(2)
+    stubborn = next(pid for pid, index in workers.items() if index == 0)
+    supervisor.order("adopt-fails-0")
+    supervisor.order("word", "second")
+    assert (await supervisor.ask("/admin/v1/reload", "POST"))[0] == 200
+    await supervisor.until(lambda: not alive(stubborn))
+    await supervisor.until(lambda: len(supervisor.marks("running")) == 3)
+    await supervisor.ready(2)
+    assert list(words(supervisor).values()) == ["second", "second"]
 
 
 async def test_a_worker_that_is_not_ready_makes_all_not_ready(start: Start) -> None:
@@ -259,7 +301,7 @@ async def test_a_worker_that_is_not_ready_makes_all_not_ready(start: Start) -> N
     status, body = await supervisor.ask("/readyz")
     assert status == 503
     checks = json.loads(body)["checks"]
-    assert checks == {"draining": "ok", "workers": "none is ready", "worker 0": "postgres: timeout", "worker 1": "postgres: timeout"}
+    assert checks == {"draining": "ok", "workers": "0 of 2 serve", "worker 0": "postgres: timeout", "worker 1": "postgres: timeout"}
 
 
 async def test_workers_learn_that_their_supervisor_was_killed(start: Start) -> None:

@@ -1,26 +1,35 @@
 """Backoff, and the merging of what dead workers counted."""
 
-from pathlib import Path
-
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
+from gateway.observe import MetricsObserver
 from gateway.supervisor import Backoff
 from gateway.supervisor.merged import MergedMetrics
 from tests.observe.support import parse, value
 
 
-def count(folder: Path, pid: int, amount: float) -> None:
-    """What a worker with this pid leaves after counting `amount`."""
-    file = MmapedDict(str(folder / f"counter_{pid}.db"))  # type: ignore[no-untyped-call]  # the library leaves it untyped
-    key = mmap_key("idempotency_reaped", "idempotency_reaped_total", [], [], "Expired records deleted.")
-    file.write_value(key, amount, 0.0)  # type: ignore[no-untyped-call]  # as above
-    file.close()  # type: ignore[no-untyped-call]  # as above
+def as_of(observer: MetricsObserver, pid: int) -> bytes:
+    """What a process with this id would tell."""
+    document = orjson.loads(observer.snapshot())
+    return orjson.dumps({**document, "pid": pid})
+
+
+def worker(pid: int, amount: int) -> bytes:
+    """What a worker tells that has reaped and holds this much."""
+    observer = MetricsObserver([], access_log_fd=None)
+    observer.reaped(amount)
+    observer.memory_held(amount)
+    return as_of(observer, pid)
 
 
 def reaped(metrics: MergedMetrics) -> float:
     return value(parse(metrics.exposition()[0]), "reaped_total")
+
+
+def held(metrics: MergedMetrics) -> float:
+    return value(parse(metrics.exposition()[0]), "memory_held_bytes")
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -38,40 +47,50 @@ def test_pauses_stay_in_bounds_and_never_shrink(failures: int, first: float, lon
     assert backoff.pause(failures) <= backoff.pause(failures + 1)
 
 
-def test_burying_keeps_the_sum_and_one_file(tmp_path: Path) -> None:
-    """Each buried worker's counts stay in the sum, beside those of the living, in a single file."""
-    metrics = MergedMetrics(tmp_path)
+def test_burying_keeps_the_sum() -> None:
+    """Each buried worker's counts stay in the sum, beside those of the living; its gauges do not."""
+    metrics = MergedMetrics()
     for pid in range(1, 6):
-        count(tmp_path, pid, pid)
-    assert reaped(metrics) == 15
+        metrics.welcome(pid)
+        metrics.told(worker(pid, pid))
+    assert (reaped(metrics), held(metrics)) == (15, 15)
     for pid in range(1, 5):
         metrics.bury(pid)
-        assert reaped(metrics) == 15
-    assert {path.name for path in tmp_path.iterdir()} == {"counter_dead.db", "counter_5.db"}
+        assert (reaped(metrics), held(metrics)) == (15, sum(range(pid + 1, 6)))
 
 
-def test_a_damaged_file_costs_only_its_own_counts(tmp_path: Path) -> None:
-    """A file that a dying worker left unreadable is left out, and what others counted stays."""
-    metrics = MergedMetrics(tmp_path)
-    count(tmp_path, 1, 7)
+def test_what_a_worker_tells_takes_the_place_of_what_it_told() -> None:
+    """It is all of its figures, not what came on top; and of one that is buried it comes too late."""
+    metrics = MergedMetrics()
+    metrics.welcome(1)
+    metrics.told(worker(1, 3))
+    metrics.told(worker(1, 5))
+    assert reaped(metrics) == 5
     metrics.bury(1)
-    (tmp_path / "counter_2.db").write_bytes(b"\xff\xff\x00\x00" * 8)
+    metrics.told(worker(1, 7))
+    assert reaped(metrics) == 5
     metrics.bury(2)
-    assert reaped(metrics) == 7
+    assert reaped(metrics) == 5
 
 
-def test_the_first_dead_workers_file_may_be_damaged_too(tmp_path: Path) -> None:
-    """An unreadable file never becomes the place where later counts are kept."""
-    metrics = MergedMetrics(tmp_path)
-    (tmp_path / "counter_1.db").write_bytes(b"")
-    metrics.bury(1)
-    count(tmp_path, 2, 7)
+def test_each_gauge_merges_in_its_way() -> None:
+    """Sums, the highest and the lowest of those that live; histograms add up bucket by bucket."""
+    metrics = MergedMetrics()
+    for pid, (held_bytes, open_breaker, successful) in enumerate([(1, False, True), (2, True, False)], start=1):
+        observer = MetricsObserver([], access_log_fd=None)
+        observer.memory_held(held_bytes)
+        observer.redis_breaker(is_open=open_breaker)
+        observer.reloaded(successful=successful)
+        observer.store_operation("postgres", "reserve", 0.002)
+        metrics.welcome(pid)
+        metrics.told(as_of(observer, pid))
+    series = parse(metrics.exposition()[0])
+    assert value(series, "memory_held_bytes") == 3
+    assert value(series, "redis_breaker_open") == 1
+    assert value(series, "config_last_reload_successful") == 0
+    assert value(series, "store_duration_seconds_bucket", store="postgres", operation="reserve", le="0.0025") == 2
+    assert value(series, "store_duration_seconds_bucket", store="postgres", operation="reserve", le="0.001") == 0
     metrics.bury(2)
-    assert reaped(metrics) == 7
-
-
-def test_burying_a_worker_that_left_nothing_does_nothing(tmp_path: Path) -> None:
-    """A worker that died before it counted leaves no trace."""
-    metrics = MergedMetrics(tmp_path)
-    metrics.bury(1)
-    assert list(tmp_path.iterdir()) == []
+    series = parse(metrics.exposition()[0])
+    assert value(series, "config_last_reload_successful") == 1
+    assert value(series, "store_duration_seconds_count", store="postgres", operation="reserve") == 2

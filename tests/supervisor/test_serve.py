@@ -112,14 +112,14 @@ async def config(database: str, tmp_path: Path, executions: list[str]) -> AsyncI
     await runner.cleanup()
 
 
-@pytest.fixture
-async def running(config: Path) -> AsyncIterator[Running]:
-    """The gateway with two workers, ready."""
+@contextlib.asynccontextmanager
+async def started(config: Path, *before: str) -> AsyncIterator[Running]:
+    """The gateway with two workers, ready. `before` goes before the command."""
     settings = json.loads(config.read_text())  # noqa: ASYNC240 - a small file of our own
     with config.with_name("stderr").open("wb") as messages:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", "serve", "--config", str(config), stdout=asyncio.subprocess.DEVNULL, stderr=messages
-        )
+        command = (sys.executable, "-m", "gateway", "serve", "--config", str(config))
+        stderr = asyncio.subprocess.DEVNULL if before else messages
+        process = await asyncio.create_subprocess_exec(*before, *command, stdout=asyncio.subprocess.DEVNULL, stderr=stderr)
     try:
         running = Running(process, f"http://{settings['listen']}", f"http://{settings['admin']['listen']}")
         await running.ready()
@@ -130,6 +130,12 @@ async def running(config: Path) -> AsyncIterator[Running]:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
         await process.wait()
+
+
+@pytest.fixture
+async def running(config: Path) -> AsyncIterator[Running]:
+    async with started(config) as running:
+        yield running
 
 
 async def send(url: str, keys: list[str]) -> list[tuple[int, str | None]]:
@@ -182,6 +188,51 @@ async def test_reload_and_stop(running: Running, config: Path) -> None:
     assert not any(runs(pid) for pid in workers)
     messages = config.with_name("stderr").read_text().splitlines()
     assert [line for line in messages if not line.startswith("{")] == []
+
+
+async def kill_one(running: Running) -> None:
+    """kill -9 of a worker; waits for its successor."""
+    before = workers_of(running.process.pid)
+    os.kill(before[0], signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE):
+        while len(set(workers_of(running.process.pid)) - {before[0]}) < 2:
+            await asyncio.sleep(0.02)
+    await running.ready()
+
+
+async def test_a_successor_serves_the_map_of_its_siblings(running: Running, config: Path, executions: list[str]) -> None:
+    """A file that a reload refused is not what the successor of a killed worker reads, and not one that is gone either."""
+    text = config.read_text()  # noqa: ASYNC240 - a small file of our own
+    assert await send(running.url, ["before"]) == [(201, None)]
+    changed = json.loads(text)
+    changed["routes"][0]["idempotency"]["key"] = {"header": "X-Other-Key"}
+    for damaged in (json.dumps(changed), "routes: 1\n"):
+        config.write_text(damaged)  # noqa: ASYNC240 - as above
+        async with aiohttp.ClientSession() as session, session.post(f"{running.admin}/admin/v1/reload") as response:
+            assert response.status == 422
+        await kill_one(running)
+    config.unlink()  # noqa: ASYNC240 - as above
+    await kill_one(running)
+    keys = [f"key-{number}" for number in range(12)]
+    assert await send(running.url, keys) == [(201, None)] * 12
+    assert await send(running.url, [*keys, "before"]) == [(201, "true")] * 13
+    assert len(executions) == 13
+
+
+async def test_no_disk_is_needed_once_it_runs(config: Path, executions: list[str]) -> None:
+    """With files limited to 60 KiB: a crashed worker is replaced, a reload adds routes, and the metrics go on."""
+    async with started(config, "sh", "-c", 'ulimit -f 120 && exec "$@"', "sh") as running:
+        await kill_one(running)
+        settings = json.loads(config.read_text())  # noqa: ASYNC240 - a small file of our own
+        more = [{**settings["routes"][0], "id": f"more-{n}", "path": f"/more/{n}"} for n in range(20)]
+        config.write_text(json.dumps({**settings, "routes": [*settings["routes"], *more]}))  # noqa: ASYNC240 - as above
+        async with aiohttp.ClientSession() as session, session.post(f"{running.admin}/admin/v1/reload") as response:
+            assert response.status == 200
+        await kill_one(running)
+        assert await send(running.url, ["a", "b"]) == [(201, None)] * 2
+        series = await running.counted(execute=2)
+        assert value(series, "worker_restarts_total") == 2
+        assert value(series, "workers") == 2
 
 
 async def test_an_admin_port_in_use_is_said_at_once(config: Path) -> None:

@@ -1,0 +1,89 @@
+"""What a worker counts, as its supervisor asks for it, and the figures of several workers as one.
+
+A worker's metrics live in its own memory. No file is shared: one on a full disk kills whoever touches it (SIGBUS), and a supervisor must
+outlive its workers. What a worker counted after it was last asked is gone with it if it is killed, as with any process that Prometheus
+scrapes.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import orjson
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import CollectorRegistry
+
+from gateway.observe.metrics import PREFIX
+
+Series: TypeAlias = tuple[str, tuple[str, ...]]
+"""A sample's name, and its labels: names and values in turn."""
+
+
+@dataclass(slots=True)
+class Family:
+    """One metric family's samples. `mode` says how gauges of several workers merge; None: sums that never go down."""
+
+    kind: str
+    text: str
+    mode: str | None
+    samples: dict[Series, float] = field(default_factory=dict)
+
+    def add(self, series: Series, value: float) -> None:
+        """Merge another worker's sample in."""
+        before = self.samples.get(series)
+        if before is None:
+            self.samples[series] = value
+        elif self.mode == "livemax":
+            self.samples[series] = max(before, value)
+        elif self.mode == "livemin":
+            self.samples[series] = min(before, value)
+        else:
+            self.samples[series] = before + value
+
+
+def take(registry: CollectorRegistry, modes: Mapping[str, str]) -> bytes:
+    """The figures of the process, packed. Only our own families: what is told of a process (`process_*`) makes no sense of several."""
+    families = [
+        [
+            metric.name,
+            metric.type,
+            metric.documentation,
+            modes.get(metric.name),
+            [[sample.name, [text for pair in sample.labels.items() for text in pair], sample.value] for sample in metric.samples],
+        ]
+        for metric in registry.collect()
+        if metric.name.startswith(PREFIX)
+    ]
+    return orjson.dumps({"pid": os.getpid(), "families": families})
+
+
+def read(packed: bytes) -> tuple[int, dict[str, Family]]:
+    """The process's id and its families, by name."""
+    document = orjson.loads(packed)
+    families = {
+        name: Family(kind, text, mode, {(sample, tuple(labels)): value for sample, labels, value in samples})
+        for name, kind, text, mode, samples in document["families"]
+    }
+    return document["pid"], families
+
+
+def merge(into: dict[str, Family], families: Mapping[str, Family], *, lasting: bool = False) -> None:
+    """Add a worker's families. `lasting`: of one that is gone, so only what never goes down."""
+    for name, family in families.items():
+        if lasting and family.mode is not None:
+            continue
+        target = into.get(name)
+        if target is None:
+            target = into[name] = Family(family.kind, family.text, family.mode)
+        for series, value in family.samples.items():
+            target.add(series, value)
+
+
+def metrics_of(families: Mapping[str, Family]) -> Iterable[Metric]:
+    """As the library's encoders take them."""
+    for name, family in families.items():
+        metric = Metric(name, family.text, family.kind)
+        for (sample, labels), value in family.samples.items():
+            metric.add_sample(sample, dict(zip(labels[::2], labels[1::2], strict=True)), value)
+        yield metric
