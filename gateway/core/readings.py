@@ -32,6 +32,7 @@ _PARAMETERS = re.compile(rb";[^/]*")
 _END = re.compile(rb"[?#\0].*", re.DOTALL)
 _SEPARATOR = re.compile(rb"[/\\]")
 _SCRIPT = re.compile(r".+\.(?:php[0-9]?|phtml|f?cgi|pl|py|wsgi|rb|aspx?|ashx|asmx|svc|cfm|dll|exe)", re.DOTALL)
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _BLANK = " \t\n\r\v\f\0"
 
 
@@ -132,8 +133,8 @@ def _decode_fully(text: bytes) -> bytes:
 
 
 def _bare(segment: str) -> str:
-    """A segment without parameters and surrounding blanks."""
-    return segment.partition(";")[0].strip(_BLANK)
+    """A segment without parameters, surrounding blanks, and bytes that are no UTF-8: Bottle drops those."""
+    return _NOT_UTF8.sub("", segment.partition(";")[0]).strip(_BLANK)
 
 
 def _core(segment: str) -> str:
