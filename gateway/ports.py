@@ -77,6 +77,21 @@ class Retention:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An attempt that came to an answer."""
+
+    response: StoredResponse
+    retention: Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """An attempt of which nobody knows whether it executed, and why."""
+
+    reason: str
+
+
 OBSERVED_DOUBT_KEPT = 86400.0
 """Seconds from a doubt to the expiry of an observed record: it guards nothing, and nobody will ever resolve it."""
 
@@ -173,6 +188,16 @@ class Store(Protocol):
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """-> `unknown`, only for the owner and from `in_progress` (from `unknown`: ALREADY). Sets `reconcile_after`, or `dead_lettered_at`
         when the record is not reconcilable. An observed record gets an `expires_at` and no `dead_lettered_at` instead.
+        """
+        ...
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        """Put back the record of an attempt whose settle was MISSING, `completed` or `unknown`, with the lease's record id, owner and
+        attempt, and the intent's request. `intent` is that of the request, under the lease's own owner.
+
+        DONE if there was no record: exactly one of any number of concurrent callers, reserves included, makes one. Where there is a record
+        it is as `complete` or `doubt`: ALREADY if this was repeated, STALE if it is another's, which stays untouched. A tombstone does not
+        count. Retention, expiry and doubt begin now.
         """
         ...
 
@@ -599,6 +624,10 @@ class Observer(StoreObserver, Protocol):
 
     def conflicting_execution(self, route: str, request_id: str) -> None:
         """There is evidence that an operation ran twice."""
+        ...
+
+    def record_lost(self, route: str, request_id: str) -> None:
+        """The authority had lost the record of an attempt that was under way; it was put back."""
         ...
 
     def reaped(self, count: int) -> None: ...

@@ -6,6 +6,7 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 * the settle's reply is lost: it is repeated, which the owner token makes harmless;
 * the authority stays away: after `settle_timeout` the client gets the true answer and settling goes on for as long as the process
   lives, also past a lapsed lease (`complete` is allowed from `unknown` for the attempt's own owner);
+* the settle finds no record: the authority has lost it, and it is put back (`gateway.engine.restore`);
 * the settle is refused: somebody else owns the record. An answer that proves execution completes it all the same while it has not ended;
   else the record is read again, and the client gets what is stored, or `outcome-unknown`;
 * the client is gone: nothing changes.
@@ -32,6 +33,7 @@ from gateway.engine.failures import failed, status_in_doubt, tell_unreachable, u
 from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.late import Late, Write
 from gateway.engine.request import GuardedRequest
+from gateway.engine.restore import Restoring
 from gateway.engine.signals import heard, wants_body
 from gateway.engine.tools import Tools, until_answered
 from gateway.ports import (
@@ -295,6 +297,8 @@ class Attempt:
         patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
         try:
             transition = await self._record(settlement, outcome)
+            if transition is Transition.MISSING:
+                transition = await self._restore(settlement, outcome)
             if transition is Transition.STALE and isinstance(outcome, _Response):
                 if not self._relaying:  # somebody else has settled it: what the record holds is the answer now, not ours
                     patience.cancel()
@@ -331,6 +335,20 @@ class Attempt:
                 return await self._until_settled(lambda: store.release(lease, reason, Retention.of(policy)))
             case Doubt(reason):
                 return await self._until_settled(lambda: store.doubt(lease, reason))
+            case _:
+                assert_never(settlement)
+
+    async def _restore(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
+        """There is no record, though this attempt had one: put it back. Another's that is there by now stays, and this one is stale."""
+        restoring = Restoring(self._tools, self._request, self._lease)
+        match settlement:
+            case Complete():
+                assert isinstance(outcome, _Response), "only a response completes"
+                return await self._complete(outcome, restoring.completed)
+            case Release():
+                return Transition.DONE
+            case Doubt(reason):
+                return await self._until_settled(lambda: restoring.doubted(reason))
             case _:
                 assert_never(settlement)
 

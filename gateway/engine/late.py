@@ -49,7 +49,10 @@ class Late:
             return False
         for _ in range(ROUNDS):
             found = await until_answered(self.tools, lambda: self.tools.store.find(self.lease.key))
-            if found is None or found.record_id != self.lease.record_id:
+            if found is None:
+                return False
+            if found.record_id != self.lease.record_id:
+                await self._tell_of_another_life(found)
                 return False
             if self._holds(found):
                 await self.tell_conflict(found)
@@ -69,11 +72,19 @@ class Late:
         """If another attempt may have executed, too, as the record `found` says."""
         if not ran_twice(found, self.lease.attempt) or self.request.policy.on_unknown is OnUnknown.REEXECUTE:
             return
+        await self._tell(found)
+
+    async def _tell_of_another_life(self, found: Record) -> None:
+        """The record of this attempt is gone, lost or freed, and its key has another, whose attempt was not released: both may have run."""
+        if found.status is not Status.FAILED_RETRYABLE and self.request.policy.on_unknown is not OnUnknown.REEXECUTE:
+            await self._tell(found)
+
+    async def _tell(self, found: Record) -> None:
         self.tools.observer.conflicting_execution(self.request.route_id, self.request.request_id)
         if self.tools.reconciliation is None:
             return
         with contextlib.suppress(StoreUnavailable):
-            await self.tools.reconciliation.note(self.lease.key, self.lease.record_id, Entry("attempt", "conflict", self._told()))
+            await self.tools.reconciliation.note(self.lease.key, found.record_id, Entry("attempt", "conflict", self._told()))
 
     def _holds(self, found: Record) -> bool:
         """Whether our statement's reply was lost, or somebody has found the same."""

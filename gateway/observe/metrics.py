@@ -65,6 +65,7 @@ class Families:
         self.records = self._gauge("records", "Records in the store; completed may be an estimate.", "livemax", "status")
         self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax")
         self.dead_letters = self._gauge("dead_letters", "Unknown records that wait for a person.", "livemax")
+        self.lost_records = self._counter("lost_records", "Records of operations under way that the database had lost; they were put back.")
         self.reaped = self._counter("reaped", "Expired records deleted.")
         self.redis_breaker_open = self._gauge("redis_breaker_open", "1 while Redis counts as away.", "livemax")
         self.reload_successful = self._gauge("config_last_reload_successful", "1 if the last reload succeeded.", "livemin")

@@ -207,6 +207,11 @@ class MetricsObserver:
     def webhook_event(self, route: str, result: str) -> None:
         self._routes.get(route, self._other).webhook_event(result).inc()
 
+    def record_lost(self, route: str, request_id: str) -> None:
+        self._families.lost_records.inc()
+        fields = {"route": route, "request_id": request_id}
+        _log.error("The database had lost the record of an operation that was under way; it was put back", extra=fields)
+
     def conflicting_execution(self, route: str, request_id: str) -> None:
         self._routes.get(route, self._other).conflicts.inc()
         _log.error("An operation was executed twice under one key", extra={"route": route, "request_id": request_id})

@@ -20,7 +20,7 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 
 STORE_OPERATIONS = {
     "postgres": (
-        *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "renew", "sweep", "reap", "purge", "counts"),
+        *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "restore", "renew", "sweep", "reap", "purge", "counts"),
         *("deletions", "purge_deletions"),
         *("clock", "connect", "ready", "due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),

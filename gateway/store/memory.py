@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
-from gateway.ports import Counts, Retention, Settled, Swept, Transition
+from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.ports import Answered, Counts, Doubted, Retention, Settled, Swept, Transition
 from gateway.store.memory_resolving import MemoryReconciliation
 from gateway.store.memory_rows import Grave, Row, doubts_by_route, microseconds, new_life, report
 
@@ -106,6 +106,15 @@ class MemoryStore:
             self._rows[lease.key] = row.doubted(self._now(), reason)
             return Settled(Transition.DONE)
         return Settled(Transition.ALREADY if row.status is Status.UNKNOWN else Transition.STALE)
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        if lease.key not in self._rows:
+            life = replace(new_life(intent, self._now(), version=0), record_id=lease.record_id, attempt=lease.attempt)
+            life = replace(life, judged=lease.earlier is not Earlier.NOTHING)
+            self._rows[lease.key] = life.leased(self._now(), lease.duration)
+        if isinstance(end, Answered):
+            return await self.complete(lease, end.response, end.retention)
+        return await self.doubt(lease, end.reason)
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         renewed: set[bytes] = set()

@@ -36,7 +36,7 @@ from functools import partial
 from typing import assert_never
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
-from gateway.ports import Clock, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
+from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
 from gateway.store.deletions import Deletions
 from gateway.store.looks import Looks
 from gateway.store.quiet import Quiet
@@ -180,6 +180,10 @@ class TieredStore:
         settled = await self._authority.doubt(lease, reason)
         self._let_go(lease.owner)
         return settled
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        """As `Store.restore`. The attempt has no entry in Redis any more: the settle that found no record has taken it away."""
+        return await self._authority.restore(lease, intent, end)
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         """As `Store.renew`. Leases in Redis are extended by `tick`."""

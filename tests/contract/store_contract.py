@@ -33,6 +33,7 @@ from tests.contract.harness import (
 )
 from tests.contract.observed_contract import ObservedContract
 from tests.contract.reconciliation_contract import ReconciliationContract
+from tests.contract.restore_contract import RestoreContract
 from tests.contract.retention_contract import RetentionContract
 from tests.contract.webhook_contract import WebhookContract
 
@@ -43,7 +44,7 @@ async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent])
     return [claim for claim in claims if claim is not None]
 
 
-class StoreContract(RetentionContract, ObservedContract, ReconciliationContract, WebhookContract):
+class StoreContract(RetentionContract, ObservedContract, ReconciliationContract, RestoreContract, WebhookContract):
     """Subclass it with a fixture `harness` that yields a `Harness` over an empty store."""
 
     def test_no_contract_test_is_overridden(self) -> None:

@@ -72,6 +72,7 @@ class NotingObserver(Quiet):
         self.upstream: list[int | None] = []
         self.failures: list[tuple[str, BaseException]] = []
         self.conflicts: list[str] = []
+        self.lost: list[str] = []
 
     def settled(self, route: str, settlement: str, reason: str) -> None:
         self.settlements.append((settlement, reason))
@@ -93,6 +94,9 @@ class NotingObserver(Quiet):
 
     def webhook_event(self, route: str, result: str) -> None:
         return None
+
+    def record_lost(self, route: str, request_id: str) -> None:
+        self.lost.append(request_id)
 
     def conflicting_execution(self, route: str, request_id: str) -> None:
         self.conflicts.append(request_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
-from gateway.ports import Retention, Settled, StoreUnavailable
+from gateway.ports import Answered, Doubted, Retention, Settled, StoreUnavailable
 from gateway.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -120,6 +120,9 @@ class TroubledStore:
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         return await self._do("doubt", lambda: self._store.doubt(lease, reason))
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        return await self._do("restore", lambda: self._store.restore(lease, intent, end))
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         return await self._do("renew", lambda: self._store.renew(leases))

@@ -37,7 +37,14 @@ def test_what_is_usual_is_at_zero_from_the_start() -> None:
     assert value(series, "zombies_total", route="other") == 0
     for status in ("in_progress", "completed", "failed_retryable", "unknown"):
         assert value(series, "records", status=status) == 0
-    for name in ("reaped_total", "dead_letters", "unknown_oldest_age_seconds", "redis_breaker_open", "malformed_requests_total"):
+    for name in (
+        "reaped_total",
+        "lost_records_total",
+        "dead_letters",
+        "unknown_oldest_age_seconds",
+        "redis_breaker_open",
+        "malformed_requests_total",
+    ):
         assert value(series, name) == 0
     assert value(series, "config_last_reload_successful") == 1
     assert any(name == "process_cpu_seconds_total" for name, _ in series)

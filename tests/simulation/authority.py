@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
-from gateway.ports import Counts, Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.ports import Answered, Counts, Doubted, Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.memory import MemoryStore
 from gateway.store.memory_rows import Grave, Row
 from tests.simulation.wire import Wire
@@ -145,6 +145,15 @@ class UnreliableStore:
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         return await self._ask("doubt", lease.key, lambda: at_once(self._authority.doubt(lease, reason)))
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        return await self._ask("restore", lease.key, lambda: self._restore(lease, replace(intent, reconcilable=True), end))
+
+    def _restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        settled = at_once(self._authority.restore(lease, intent, end))
+        if isinstance(end, Answered):
+            self._world.oracle.settled(lease.key, end.response, settled)
+        return settled
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         return await self._ask("renew", len(leases), lambda: at_once(self._authority.renew(leases)))

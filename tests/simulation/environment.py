@@ -100,6 +100,9 @@ class CountingObserver(Quiet):
     def webhook_event(self, route: str, result: str) -> None:
         return None
 
+    def record_lost(self, route: str, request_id: str) -> None:
+        self._world.journal.count("record put back")
+
     def conflicting_execution(self, route: str, request_id: str) -> None:
         return None
 

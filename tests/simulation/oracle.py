@@ -59,6 +59,7 @@ class Oracle:
         self._statements: dict[str, int] = defaultdict(int)
         self._refused: dict[str, Problem] = {}
         self._unprotected: set[str] = set()
+        self._forgotten: list[tuple[float, float]] = []
 
     # ---- what happens
 
@@ -118,6 +119,10 @@ class Oracle:
         if settled.transition is Transition.DONE:
             self.facts[key].committed.append((self._world.loop.time(), response))
 
+    def forgotten(self, begins: float, ends: float) -> None:
+        """A failover has taken back what was committed between these instants."""
+        self._forgotten.append((begins, ends))
+
     def has_executed(self, request_id: str, key: RecordKey) -> bool:
         return any(operation.request_id == request_id for _, operation in self.facts[key].executions)
 
@@ -158,7 +163,10 @@ class Oracle:
     def _done_before(self, ask: "Ask") -> float | None:
         """For how many seconds the key's operation had been completed when this was asked, if it was, and is still kept."""
         kept_until = self._world.loop.time() - self._world.scenario.policy.retention
-        ages = [ask.asked - when for when, _ in self.facts[ask.key].committed if kept_until < when <= ask.asked]
+        committed = [
+            when for when, _ in self.facts[ask.key].committed if not any(begins < when <= ends for begins, ends in self._forgotten)
+        ]
+        ages = [ask.asked - when for when in committed if kept_until < when <= ask.asked]
         return max(ages, default=None)
 
     def _committed_digests(self, key: RecordKey) -> set[str]:
@@ -166,11 +174,15 @@ class Oracle:
 
     def _judge_replay(self, ask: "Ask", answer: "Answer") -> None:
         """Only what was committed is replayed, just as it was committed, and for no longer than its retention."""
-        for when, kept in self.facts[ask.key].committed:
-            if (kept.status, kept.body) == (answer.status, answer.body) and _same(kept.headers, answer.headers):
-                if when + self._world.scenario.policy.retention < ask.asked:
-                    self._world.fail(f"{ask.request_id} was told a replay that had expired")
-                return
+        commits = [
+            when
+            for when, kept in self.facts[ask.key].committed
+            if (kept.status, kept.body) == (answer.status, answer.body) and _same(kept.headers, answer.headers)
+        ]
+        if commits and max(commits) + self._world.scenario.policy.retention < ask.asked:
+            self._world.fail(f"{ask.request_id} was told a replay that had expired")
+        if commits:
+            return
         self._world.fail(f"{ask.request_id} was told a replay that was never committed: {answer.status} {answer.body!r}")
 
     def _judge_first(self, ask: "Ask", answer: "Answer") -> None:

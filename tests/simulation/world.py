@@ -120,6 +120,8 @@ class World:
         self.journal.count("failover" if stall.failover else "standby back")
         self.journal.tell("authority", "fails over" if stall.failover else "has its standby back")
         self.authority.find_standby(failover=stall.failover)
+        if stall.failover:
+            self.oracle.forgotten(stall.begins, self.loop.time())
 
     async def _until(self, over: Callable[[], bool], limit: float) -> bool:
         deadline = self.loop.time() + limit

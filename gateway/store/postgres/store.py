@@ -24,7 +24,9 @@ from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, Stored
 from gateway.ports import (
     OBSERVED_DOUBT_KEPT,
     TOMBSTONE_AFTER,
+    Answered,
     Counts,
+    Doubted,
     Retention,
     RouteDoubt,
     Settled,
@@ -42,6 +44,7 @@ from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.reconciliation import PostgresReconciliation
 from gateway.store.postgres.registry import Registry
+from gateway.store.postgres.restore import put_back
 from gateway.store.postgres.rows import Row, claim_arguments, columns, decode_record, intent_size
 from gateway.store.postgres.statements import (
     BODY_LEFT_OUT,
@@ -235,6 +238,15 @@ class PostgresStore:
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
         return _settled(await self._doubts.submit(lease.owner, item, 0, self._calls.deadline()))
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        settled = await put_back(self._calls, lease, intent, end)
+        if settled is not None:
+            return settled
+        # What is there may be this very record: an earlier sending whose reply was lost.
+        if isinstance(end, Answered):
+            return await self.complete(lease, end.response, end.retention)
+        return await self.doubt(lease, end.reason)
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         if not leases:
