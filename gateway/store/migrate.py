@@ -82,6 +82,9 @@ async def _migrate(connection: asyncpg.Connection, steps: Sequence[Migration]) -
     for step in steps:
         # READ COMMITTED, whatever the database's default: after the wait for the lock the ledger must be read as it is now.
         async with connection.transaction(isolation="read_committed"):
+            await connection.execute(
+                "SET LOCAL idle_in_transaction_session_timeout = '30s'"
+            )  # ours may lose its power with the tables locked
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute(LEDGER)
             if step in await _missing(connection, steps):

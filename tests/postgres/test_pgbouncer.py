@@ -13,8 +13,9 @@ import pytest
 
 from gateway.core.model import Lease, Record
 from gateway.embedded.launch import free_port
-from gateway.ports import Transition
+from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import ScopeClaim
+from gateway.store.postgres.lane import Connection, Lane
 from tests.contract.harness import KEPT, fresh_key, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.support.services import missing
@@ -99,6 +100,31 @@ async def test_every_other_call_works_behind_a_pooler(make_store: MakeStore, poo
     assert await store.registry.register([ScopeClaim("payments", "none", "k", "s")], [(b"d", 1, "text")]) == []
     assert await store.registry.fingerprint_policy(b"d") == (1, "text")
     assert await store.ready() is None
+
+
+async def test_rows_that_a_gateway_held_when_its_power_went_are_free_soon(make_store: MakeStore, pooled: str) -> None:
+    """Nobody tells the pooler that its client is gone: the server itself ends a transaction in which nobody speaks any more."""
+    lease = await reserved(make_store(pooled, prepared_statements=False), intent())
+    held, gone = asyncio.Event(), asyncio.Event()
+    lane = Lane(await asyncpg.connect(pooled, statement_cache_size=0), explicit=True, limit=1.0)
+    lane.deadline = asyncio.get_running_loop().time() + 120
+
+    async def lose_power(connection: Connection) -> None:
+        await connection.execute("UPDATE gateway_records SET version = version + 1 WHERE status = 'in_progress'")
+        held.set()
+        await gone.wait()
+
+    lost = asyncio.ensure_future(lane.together(lose_power))
+    await held.wait()
+    settling = make_store(pooled, prepared_statements=False, timeout=30)
+    assert (await settling.complete(lease, response(), KEPT)).transition is Transition.DONE
+    gone.set()
+    with pytest.raises(StoreUnavailable):  # whoever comes back after all has written nothing
+        await lost
+    assert not lane.usable
+    record = await settling.find(lease.key)
+    assert record is not None
+    assert record.version == 2
 
 
 async def test_nothing_is_left_behind_in_the_poolers_sessions(

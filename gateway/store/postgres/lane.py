@@ -36,7 +36,7 @@ SERVER_SHARE = 0.9
 _DATA_CLASSES = frozenset({"22", "23", "54"})
 _NOT_READY = frozenset({"25006", "42P01", "42703", "57P03"})
 """Read-only (a standby after a failover), tables or columns not there yet, still starting."""
-_FINAL = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
+_FINAL = frozenset({"25006", "25P03", "57P01", "57P02", "57P03", "57P05"})
 """After these the connection is of no more use: the server goes, or is not the primary any more."""
 _NO_PROOF = frozenset({"08", "57", "58", "F0", "XX"})
 """Classes of errors that tell of the connection or the server, and that something on the way may have made up."""
@@ -60,6 +60,16 @@ def server_limit(seconds: float, *, local: bool = False) -> str:
     gives up: whoever cuts that wait short makes a commit visible that a failover takes back.
     """
     return f"SET {'LOCAL ' if local else ''}statement_timeout = {max(1, int(seconds * SERVER_SHARE * 1000))}"
+
+
+def begin(seconds: float) -> str:
+    """The statements that begin a transaction for a call of so many seconds.
+
+    The server ends one in which nobody speaks for so long, and frees what it holds. A client that lost its power says no goodbye, and behind
+    a pooler nobody would ever notice.
+    """
+    limit = f"SET LOCAL idle_in_transaction_session_timeout = {max(1, int(seconds * 1000))}"
+    return f"BEGIN ISOLATION LEVEL READ COMMITTED; {server_limit(seconds, local=True)}; {limit}"
 
 
 def undone(error: BaseException) -> bool:
@@ -219,7 +229,7 @@ class Lane:
         """
         if self._connection.is_closed():
             raise ConnectionResetError
-        await self._connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED; {server_limit(self.limit, local=True)}")
+        await self._connection.execute(begin(self.limit))
         self._asked = True
         try:
             result = await work(self._connection)

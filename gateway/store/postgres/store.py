@@ -38,7 +38,7 @@ from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import STORE, Connection, Lane, server_limit, unavailable
+from gateway.store.postgres.lane import STORE, Connection, Lane, begin, server_limit, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.queries import QUERIES
@@ -135,6 +135,7 @@ class PostgresStore:
             return found
 
         self._observer = observer or Quiet()
+        self._timeout = timeout
         self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
         self._lanes = Lanes(
             connect,
@@ -310,7 +311,7 @@ class PostgresStore:
     async def _first_reading(self, connection: Connection) -> None:
         """Before the first statement that could judge by it. In a transaction, for poolers' sake."""
         sent = self._clock.boottime()
-        await connection.execute("BEGIN")
+        await connection.execute(begin(self._timeout))
         self._clock.read(await connection.fetchval(QUERIES["clock"]), sent)
         await connection.execute("COMMIT")
 
