@@ -60,7 +60,8 @@ class Retention:
 
     `seconds`: from the end (completion, release) to expiry. The others count from the expiry, whenever the reaper comes.
     `gone_for`: how long a tombstone then remembers a *completed* record (`on_expired: gone`); None leaves none.
-    `keep_for`: how long the whole record is kept in the archive (`expired: keep`); None deletes it.
+    `keep_for`: how long the whole record is kept in the archive (`expired: keep`), whether the reaper or a new life takes its place; None
+    deletes it.
     """
 
     seconds: float

@@ -39,6 +39,7 @@ class MemoryStore:
         if row is None and intent.gone_for is not None and (tombstone := self._tombstone(intent.key, now)) is not None:
             return tombstone
         if row is None or row.yields_to(intent):
+            self._keep(intent.key, row, now)
             row = new_life(intent, now, version=0 if row is None else row.version).leased(now, intent.lease)
             self._rows[intent.key] = row
         else:
@@ -51,6 +52,7 @@ class MemoryStore:
         if row is None or found.expired != row.expired(now):
             return None
         if found.expired and (row.status not in _LIVE_STATES or row.yields_to(intent)):
+            self._keep(found.key, row, now)
             taken = new_life(intent, now, row.version)
         elif row.claimable(intent, now) and (row.fingerprint == intent.fingerprint or not row.same_policy(intent.fingerprint)):
             taken = replace(new_life(intent, row.born, row.version), record_id=row.record_id, attempt=row.attempt + 1)
@@ -188,6 +190,11 @@ class MemoryStore:
             self._graves[digest] = Grave(row.route_id, until if older is None else max(until, older.expires_at))
         if row.keep_for is not None:
             self._archive.append((row.expires_at + row.keep_for, report(key, row, now)))
+
+    def _keep(self, key: RecordKey, row: Row | None, now: float) -> None:
+        """Archive an expired row that a new life replaces."""
+        if row is not None and row.expires_at is not None and row.keep_for is not None and row.expired(now):
+            self._archive += [(row.expires_at + row.keep_for, report(key, row, now))] if row.expires_at + row.keep_for > now else []
 
     def _exactly(self, found: Record) -> Row | None:
         """The row, if it is still the one that was found."""

@@ -233,6 +233,28 @@ class RetentionContract:
         kept = await harness.archived(key)
         assert [record.fingerprint for record in kept] == [fingerprint("charge 10"), fingerprint("charge 20")]
 
+    async def test_a_late_retry_archives_the_life_that_it_replaces(self, harness: Harness) -> None:
+        """Whoever comes first, reaper or retry: nothing that was to be kept is lost. A period that is over keeps nothing."""
+        leases = [await completed(harness, retention=ARCHIVED), await released(harness, retention=ARCHIVED)]
+        await harness.advance(RETENTION + 1)
+        for lease in leases:
+            before = await found(harness.store, lease.key)
+            assert await harness.store.claim(before, intent(lease.key, fingerprint("charge 20"))) is not None
+            assert await harness.store.claim(before, intent(lease.key)) is None
+            (kept,) = await harness.archived(lease.key)
+            assert (kept.record_id, kept.version, kept.status, kept.response) == (
+                before.record_id,
+                before.version,
+                before.status,
+                before.response,
+            )
+        late = await completed(harness, retention=ARCHIVED)
+        await harness.advance(RETENTION + PERIOD + 1)
+        assert await harness.store.claim(await found(harness.store, late.key), intent(late.key)) is not None
+        assert await harness.archived(late.key) == []
+        await harness.maintenance.purge(10)
+        assert [await harness.archived(lease.key) for lease in leases] == [[], []]
+
     async def test_a_new_life_has_its_own_retention(self, harness: Harness) -> None:
         """What the old life was to leave, the new one does not, be it claimed while expired or after a release."""
         both = Retention(RETENTION, gone_for=PERIOD, keep_for=PERIOD)
@@ -245,8 +267,9 @@ class RetentionContract:
             assert (await harness.store.complete(taken, response(), KEPT)).transition is Transition.DONE
         await harness.advance(RETENTION + 1)
         assert await harness.maintenance.reap(10) == 3
+        kept = [[record.record_id for record in await harness.archived(lease.key)] for lease in leases]
+        assert kept == [[leases[0].record_id], [leases[1].record_id], []]
         for lease in leases:
-            assert await harness.archived(lease.key) == []
             assert isinstance(await harness.store.reserve(asking(lease.key)), Lease)
 
     # purge

@@ -65,8 +65,8 @@ def server_limit(seconds: float, *, local: bool = False) -> str:
 def begin(seconds: float) -> str:
     """The statements that begin a transaction for a call of so many seconds.
 
-    The server ends one in which nobody speaks for so long, and frees what it holds. A client that lost its power says no goodbye, and behind
-    a pooler nobody would ever notice.
+    The server ends one in which nobody speaks for so long, and frees what it holds. A client that lost its power says no goodbye, and
+    behind a pooler nobody would ever notice.
     """
     limit = f"SET LOCAL idle_in_transaction_session_timeout = {max(1, int(seconds * 1000))}"
     return f"BEGIN ISOLATION LEVEL READ COMMITTED; {server_limit(seconds, local=True)}; {limit}"

@@ -277,63 +277,84 @@ RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint 
 
 -- name: new_life
 -- Claim an expired record, or take over an observed one that is not completed (never for an intent that observes): a new record life in the
--- same row, attempt 1.
+-- same row, attempt 1. An expired life whose route keeps such goes to the archive in the same statement, as the reaper would have put it there.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
-)
-UPDATE gateway_records r
-SET version = r.version + 1,
-    record_id = gen_random_uuid(),
-    status = 'in_progress',
-    owner = $5,
-    attempt = 1,
-    request_fingerprint = $6,
-    fingerprint_version = $7,
-    fingerprint_policy = $8,
-    route_id = $9,
-    request_id = $10,
-    request_method = $11,
-    request_target = $12,
-    recovery_point = NULL,
-    captured = $17::text::jsonb,
-    correlation = $18,
-    request_sealed = $19,
-    evidence = NULL,
-    response_status_code = NULL,
-    response_reason = NULL,
-    response_headers = NULL,
-    response_body = NULL,
-    response_body_encoding = 0,
-    response_body_length = NULL,
-    response_body_digest = NULL,
-    response_schema_version = NULL,
-    last_error_code = NULL,
-    judged = false,
-    locked_until = now() + make_interval(secs => $13::float8),
-    max_execution = make_interval(secs => $14::float8),
-    reconcilable = $15,
-    reconcile_after = now() + make_interval(secs => $13::float8 + $14::float8),
-    reconcile_attempts = 0,
-    reconcile_agreed = 0,
-    looked_at = NULL,
-    agreed_at = NULL,
-    doubtful_until = NULL,
-    unknown_since = NULL,
-    dead_lettered_at = NULL,
-    observed = $16,
-    created_at = now(),
-    completed_at = NULL,
-    expires_at = NULL,
-    gone_for = NULL,
-    keep_for = NULL
-FROM held h
-WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
-    AND h.record_id = $3 AND h.version = $4
-    AND (
-        (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= expiry_now())
-        OR (h.observed AND NOT $16 AND h.status <> 'completed')
+), done AS (
+    UPDATE gateway_records r
+    SET version = r.version + 1,
+        record_id = gen_random_uuid(),
+        status = 'in_progress',
+        owner = $5,
+        attempt = 1,
+        request_fingerprint = $6,
+        fingerprint_version = $7,
+        fingerprint_policy = $8,
+        route_id = $9,
+        request_id = $10,
+        request_method = $11,
+        request_target = $12,
+        recovery_point = NULL,
+        captured = $17::text::jsonb,
+        correlation = $18,
+        request_sealed = $19,
+        evidence = NULL,
+        response_status_code = NULL,
+        response_reason = NULL,
+        response_headers = NULL,
+        response_body = NULL,
+        response_body_encoding = 0,
+        response_body_length = NULL,
+        response_body_digest = NULL,
+        response_schema_version = NULL,
+        last_error_code = NULL,
+        judged = false,
+        locked_until = now() + make_interval(secs => $13::float8),
+        max_execution = make_interval(secs => $14::float8),
+        reconcilable = $15,
+        reconcile_after = now() + make_interval(secs => $13::float8 + $14::float8),
+        reconcile_attempts = 0,
+        reconcile_agreed = 0,
+        looked_at = NULL,
+        agreed_at = NULL,
+        doubtful_until = NULL,
+        unknown_since = NULL,
+        dead_lettered_at = NULL,
+        observed = $16,
+        created_at = now(),
+        completed_at = NULL,
+        expires_at = NULL,
+        gone_for = NULL,
+        keep_for = NULL
+    FROM held h
+    WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
+        AND h.record_id = $3 AND h.version = $4
+        AND (
+            (h.status IN ('completed', 'failed_retryable') AND h.expires_at <= expiry_now())
+            OR (h.observed AND NOT $16 AND h.status <> 'completed')
+        )
+    RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+), archived AS (
+    INSERT INTO gateway_records_archive (
+        scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
+        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
+        requeued_at, reconcile_agreed, judged, archived_reason, purge_at
     )
-RETURNING r.record_id, r.attempt, (extract(epoch FROM now()) * 1000000)::bigint AS now_us
+    SELECT
+        scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
+        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
+        observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
+        requeued_at, reconcile_agreed, judged, 'expired', expires_at + keep_for
+    FROM held
+    WHERE EXISTS (SELECT FROM done) AND keep_for IS NOT NULL AND expires_at <= expiry_now() AND expires_at + keep_for > expiry_now()
+    ON CONFLICT (record_id, version) DO NOTHING
+)
+SELECT record_id, attempt, now_us FROM done
 
 
 -- name: lapse
