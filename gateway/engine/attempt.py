@@ -24,7 +24,7 @@ from gateway.core import decision as core
 from gateway.core.answers import for_client, kept_for
 from gateway.core.decision import Complete, Doubt, Label, Release, Settlement, settlement_name
 from gateway.core.headers import to_store
-from gateway.core.model import Headers, Lease, Record, Status, StoredResponse
+from gateway.core.model import Headers, Lease, Record, RecordKey, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
@@ -117,7 +117,6 @@ class Attempt:
         self._executing = False
         self._stopped = False
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.settled = asyncio.Event()
 
     async def run(self) -> None:
         """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
@@ -134,6 +133,10 @@ class Attempt:
             self.give_up()
 
     @property
+    def key(self) -> RecordKey:
+        return self._lease.key
+
+    @property
     def executing(self) -> bool:
         return self._executing
 
@@ -143,7 +146,6 @@ class Attempt:
 
     def give_up(self) -> None:
         """Leave `reply` done, also if `run` was cancelled before its first step."""
-        self.settled.set()
         if not self.reply.done():
             self._answer(self._unknown_answer(None), None)
 

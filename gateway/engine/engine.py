@@ -37,16 +37,12 @@ from gateway.engine.request import GuardedRequest
 from gateway.engine.sealed import seal
 from gateway.engine.tools import Tools
 from gateway.engine.unprotected import forward_unprotected
+from gateway.engine.waiting import Waiting
 from gateway.ports import Retention, StoreUnavailable, Swept, Upstream
 
 ROUNDS = 3
 """How often a request looks again after another one was faster. Then somebody else is at it: `request-in-progress`."""
 
-MAX_WAITERS = 1000
-"""How many requests of this process may wait for another attempt's end; more of them get the conflict answer at once."""
-
-POLL_FIRST = 0.05
-POLL_LONGEST = 1.0
 ANOTHER_MEANING = "Whose keys these are is configured otherwise by now, and this gateway has not learnt of it."
 
 
@@ -59,7 +55,7 @@ class Engine:
         self._fingerprints = fingerprints
         self._running: dict[RecordKey, Attempt] = {}
         self._tasks: dict[asyncio.Task[None], Attempt | None] = {}
-        self._waiters = 0
+        self._waiting = Waiting(tools.clock, tools.observer, tools.store.find, self._running.__contains__)
         self._duplicates: dict[str, Duplicates] = {}
         self._closing = False
         self._lost = LostReplies(tools)
@@ -102,7 +98,7 @@ class Engine:
         if self._closing:
             attempt.stop()
         self._running[request.key] = attempt
-        self._own(self._run(request.key, attempt), attempt)
+        self._own(attempt.run(), attempt)
         return await attempt.reply
 
     async def observe(self, request: GuardedRequest) -> Reply:
@@ -123,7 +119,7 @@ class Engine:
         finally:
             if attempt is None:
                 request.close()
-        self._own(self._run(request.key, attempt), attempt)
+        self._own(attempt.run(), attempt)
         return await attempt.reply
 
     def _duplicate(self, request: GuardedRequest) -> bool:
@@ -149,7 +145,7 @@ class Engine:
                 return found
             if isinstance(found, Tombstone):
                 return Label.GONE
-            decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
+            decision = decide(found, await self._comparable(request, sent, found), request.policy)
             match decision:
                 case Claim() if found.status is Status.UNKNOWN:
                     return Label.REEXECUTE
@@ -166,13 +162,6 @@ class Engine:
             found = await self._reserve(request, sent)
         return found if isinstance(found, Lease) else Label.IN_PROGRESS
 
-    async def _run(self, key: RecordKey, attempt: Attempt) -> None:
-        try:
-            await attempt.run()
-        finally:
-            if self._running.get(key) is attempt:
-                del self._running[key]
-
     # ---- reserve and decide
 
     async def _resolve(self, request: GuardedRequest) -> Lease | Reply:
@@ -181,20 +170,20 @@ class Engine:
         await seal(self._tools, request)
         found = await self._reserve(request, sent)
         try:
-            for _ in range(ROUNDS):
-                if isinstance(found, Lease):
-                    return found
+            rounds = 0
+            while not isinstance(found, Lease):
                 if isinstance(found, Tombstone):
-                    return Reply(Label.GONE, Refused(Problem.KEY_EXPIRED))
-                judged = await self._judge(request, sent, found)
+                    return _gone()
+                judged = await self._judge(request, sent, found, last=rounds == ROUNDS)
                 if judged is not None:
                     return judged
                 found = await self._reserve(request, sent)
+                rounds += 1
+            return found
         except StoreUnavailable as unavailable:
             # The record exists: forwarding without it could run the operation twice, whatever the route says of an outage.
             landed = unavailable.may_have_landed
             raise StoreUnavailable(unavailable.store, unavailable.reason, may_have_landed=landed, asked=True) from unavailable
-        return found if isinstance(found, Lease) else Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
 
     async def _meaning(self, request: GuardedRequest) -> Fingerprint:
         """The request's fingerprint; that of a large body is made off the event loop."""
@@ -204,16 +193,21 @@ class Engine:
             return made
         return self._fingerprints.current(request.route_id, content)
 
-    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record) -> Lease | Reply | None:
-        """Carry out what the core decides about a record that is there. None: somebody was faster, look again."""
-        decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
+    async def _comparable(self, request: GuardedRequest, sent: Fingerprint, found: Record) -> Fingerprint | None:
+        return await self._fingerprints.comparable(request.content, sent, found.fingerprint)
+
+    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
+        """Carry out what the core decides about a record that is there. None: somebody was faster, look again (not in the `last` round)."""
+        decision = decide(found, await self._comparable(request, sent, found), request.policy)
         match decision:
+            case Claim() | Lapse() if last:
+                return _conflict()
             case Claim():
                 return await self._claim(request, found, self._intent(request, sent))
             case Lapse():
                 await self._lapse(request, found)
                 return None
-            case InProgress() if request.policy.in_flight is InFlight.WAIT and self._waiters < MAX_WAITERS:
+            case InProgress() if request.policy.in_flight is InFlight.WAIT and not self._waiting.full:
                 return await self._wait(request, sent)
             case Replay():
                 return await self._replay(decision)
@@ -284,44 +278,45 @@ class Engine:
         """
         return await self._lost.confirm(lost)
 
-    # ---- wait
+    async def _wait(self, request: GuardedRequest, sent: Fingerprint) -> Lease | Reply:
+        """Wait for the running attempt's end, at most `wait` seconds: then a replay, or the conflict answer. Where the record is gone
+        meanwhile, one of those who wait reserves the key as any request would; nobody runs again what an attempt has given back.
+        """
+        with self._waiting.place(request.key, request.policy.wait, request.client) as place:
+            while (seen := await place.next()) is not None:
+                found: Lease | Record | Tombstone | None = seen.found
+                if found is None and seen.mine:
+                    found = await self._reserve(request, sent)
+                    place.hurry()
+                answer = None if found is None else await self._judge_end(request, sent, found)
+                if isinstance(answer, Lapse):
+                    if seen.mine:
+                        await self._lapse(request, answer.found)
+                        place.hurry()
+                elif answer is not None:
+                    return answer
+        return _conflict()
 
-    async def _wait(self, request: GuardedRequest, sent: Fingerprint) -> Reply:
-        """Wait for the running attempt's end, at most `wait` seconds. A waiter replays or gets the conflict answer; it never executes."""
-        clock, poll = self._tools.clock, POLL_FIRST
-        deadline = clock.boottime() + request.policy.wait
-        self._waiters += 1
-        try:
-            while (remaining := deadline - clock.boottime()) > 0:
-                await self._end_of_attempt(request.key, min(poll, remaining), remaining)
-                poll = min(POLL_LONGEST, poll * 2)
-                found = await self._tools.store.find(request.key)
-                if found is None:
-                    break
-                decision = decide(found, await self._fingerprints.comparable(request.content, sent, found.fingerprint), request.policy)
-                if isinstance(decision, Lapse):
-                    await self._lapse(request, found)
-                elif isinstance(decision, Claim):
-                    break
-                elif isinstance(decision, Replay):
-                    return await self._replay(decision)
-                elif not isinstance(decision, InProgress):
-                    return answer_found(decision)
-        finally:
-            self._waiters -= 1
-        return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
-
-    async def _end_of_attempt(self, key: RecordKey, poll: float, remaining: float) -> None:
-        """Until the attempt in this process has settled; for one elsewhere, a poll's time."""
-        attempt = self._running.get(key)
-        if attempt is None:
-            await self._tools.clock.sleep(poll)
-            return
-        try:
-            async with asyncio.timeout(remaining):
-                await attempt.settled.wait()
-        except TimeoutError:
-            return
+    async def _judge_end(
+        self, request: GuardedRequest, sent: Fingerprint, found: Lease | Record | Tombstone
+    ) -> Lease | Reply | Lapse | None:
+        """What has become of the attempt that was waited for. None: it goes on."""
+        if isinstance(found, Lease):
+            return found
+        if isinstance(found, Tombstone):
+            return _gone()
+        decision = decide(found, await self._comparable(request, sent, found), request.policy)
+        match decision:
+            case InProgress():
+                return None
+            case Lapse():
+                return decision
+            case Claim():
+                return _conflict()
+            case Replay():
+                return await self._replay(decision)
+            case _:
+                return answer_found(decision)
 
     # ---- lifetimes
 
@@ -335,6 +330,9 @@ class Engine:
         attempt = self._tasks.pop(task, None)
         if attempt is not None:
             attempt.give_up()
+            if self._running.get(attempt.key) is attempt:
+                del self._running[attempt.key]
+                self._waiting.ended(attempt.key)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tools.observer.background_failed("attempt", error)
 
@@ -368,6 +366,14 @@ class Engine:
         deadline = self._tools.clock.boottime() + timeout
         while self._tasks and (remaining := deadline - self._tools.clock.boottime()) > 0:
             await asyncio.wait(self._tasks, timeout=remaining)
+
+
+def _gone() -> Reply:
+    return Reply(Label.GONE, Refused(Problem.KEY_EXPIRED))
+
+
+def _conflict() -> Reply:
+    return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
 
 
 def _lost(

@@ -18,6 +18,16 @@ class Held(Protocol):
     def close(self) -> None: ...
 
 
+class Client(Protocol):
+    """The client's connection, for those who wait for its sake. `half_closed`: the client has ended its sending."""
+
+    half_closed: bool
+
+    def on_lost(self, callback: Callable[[], object], *, streaming: bool = False) -> Callable[[], None]:
+        """Have `callback` called when the client has left, with `streaming` also when it ends its sending. Returns what calls that off."""
+        ...
+
+
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class GuardedRequest:
     """One keyed request on a guarded route. `target` is the origin-form as received, `host` whom it is for (`gateway.core.host`).
@@ -25,7 +35,7 @@ class GuardedRequest:
     `forward` makes what the upstream shall see, which only a request that executes needs; a body of None stays as it came. A `body` that
     was spilled comes with its digest, and with that of its `parts` if it is multipart. `held` is closed with the request. `key_digest` is
     the key as logs show it, `meaning` the request's fingerprint once that is known. `captured`, `correlation` and `sealed` are as in
-    `Intent`.
+    `Intent`; `client` is for those who wait.
     """
 
     request_id: str
@@ -46,6 +56,7 @@ class GuardedRequest:
     correlation: str | None = None
     sealed: bytes | None = None
     host: bytes = b""
+    client: Client | None = None
     _content: Content | None = None
 
     @property

@@ -140,6 +140,7 @@ class Guard:
             call.key_digest,
             call.parts,
             host=call.host(),
+            client=call.connection,
         )
         if policy.reconcilable and policy.mode is Mode.ENFORCE:
             _capture(request, call, whole)

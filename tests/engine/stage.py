@@ -18,11 +18,12 @@ from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.engine import Engine
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
-from gateway.engine.request import GuardedRequest
+from gateway.engine.request import Client, GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.ports import Randomness, StoreUnavailable
 from gateway.spool import MemoryBudget
 from gateway.store.memory import MemoryStore
+from gateway.store.memory_rows import Grave
 from gateway.store.quiet import Quiet
 from tests.engine.store import TroubledStore
 from tests.engine.upstream import ActingUpstream
@@ -198,13 +199,26 @@ class Stage:
         headers: Headers = ((b"Content-Type", b"application/json"),)
         return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, lambda: _parts(headers), body)
 
-    async def ask(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None) -> Reply:
+    async def ask(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None, client: Client | None = None) -> Reply:
         """One request and its answer."""
-        return await (engine or self.engine).handle(self.request(body, policy))
+        request = self.request(body, policy)
+        request.client = client
+        return await (engine or self.engine).handle(request)
 
-    def begin(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None) -> "asyncio.Task[Reply]":
+    def begin(
+        self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None, client: Client | None = None
+    ) -> "asyncio.Task[Reply]":
         """One request, not waited for."""
-        return self.loop.create_task(self.ask(policy, body, engine))
+        return self.loop.create_task(self.ask(policy, body, engine, client))
+
+    def forget(self) -> None:
+        """Let the record be gone, as an operator's deletion does."""
+        del self.memory._rows[KEY]
+
+    async def bury(self, tombstone: float) -> None:
+        """Let the completed record be gone, with a tombstone in its place."""
+        self.memory._graves[KEY.lookup_digest()] = Grave("charge", self.loop.time() + tombstone)
+        self.forget()
 
     def later(self, seconds: float, work: Coroutine[Any, Any, object]) -> None:
         async def run() -> None:

@@ -69,11 +69,11 @@ class SendsUnderAnyLease(LeaseKeeper):
 
 
 class TakesLapsedLeasesForFree(Engine):
-    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record) -> Lease | Reply | None:
+    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
         if found.status is Status.IN_PROGRESS and not found.lease_live:
             await self._tools.store.release(_as_owner(found), "lapsed", LONG)
             return None
-        return await super()._judge(request, sent, found)
+        return await super()._judge(request, sent, found, last=last)
 
 
 class GoesOnWithoutLooking(Engine):
@@ -110,8 +110,8 @@ class ForwardsThoughItAsked(Engine):
 
 
 class TellsTheClientWhatItKnowsOfOthers(Engine):
-    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record) -> Lease | Reply | None:
-        return await super()._judge(request, sent, replace(found, fingerprint=sent))
+    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
+        return await super()._judge(request, sent, replace(found, fingerprint=sent), last=last)
 
 
 class OneTokenForAll(SeededRandomness):
