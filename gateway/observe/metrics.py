@@ -75,7 +75,7 @@ class Families:
         self.build_info = self._gauge("build_info", "1, with the versions that run.", "livemax", "version", "python")
         self.malformed_requests = self._counter("malformed_requests", "Requests that were no well-formed HTTP.")
         self.refused_connections = self._counter(
-            "refused_connections", "Connections closed before a request was whole: too slow, or too many.", "reason"
+            "refused_connections", "Connections closed before a request was whole: too slow, too many, or no memory.", "reason"
         )
         self.key_notices = self._counter("key_notices", "Keys that look guessable or personal.", "route", "kind")
         self.duplicates = self._counter("duplicates", "Equal requests of one caller under different keys, close together.", "route")

@@ -35,7 +35,7 @@ FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "r
 TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "wait", "scopes")
 ROUNDS = ("sweep", "reap", "count", "reconcile")
 """Those of `TASKS` that go round for ever, whatever else happens."""
-REFUSALS = ("header_timeout", "too_many_connections")
+REFUSALS = ("header_timeout", "too_many_connections", "overloaded")
 """Why a connection is closed before a request is whole, but for what is malformed."""
 
 RECONCILED = ("scheduled", "resolved", "failed", "dead_lettered")

@@ -13,7 +13,7 @@ from gateway.engine.request import Held
 from gateway.ports import Body, Memory
 from gateway.wire import CONTINUE
 
-SMALL = 64 * 1024
+SMALL = 8 * 1024
 """Bodies up to this size are not counted: every connection may have that much. Larger ones are, and above `LARGE_BODY` they go to disk
 while they are hashed.
 """

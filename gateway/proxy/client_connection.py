@@ -12,6 +12,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.problems import Problem
+from gateway.ports import Memory
 from gateway.principal import certificate_subject
 from gateway.proxy.departure import FAREWELL, LINGER, Departing
 from gateway.proxy.limits import ClientLimits, Crowd, peer_address
@@ -44,8 +45,10 @@ class ClientConnection(Departing):
         "made",
     )
 
-    def __init__(self, manager: web.Server, limits: ClientLimits, crowd: Crowd, refusals: Refusals, *, entered: bool | None = None) -> None:
-        super().__init__(manager, limits)
+    def __init__(
+        self, manager: web.Server, limits: ClientLimits, memory: Memory, crowd: Crowd, refusals: Refusals, *, entered: bool | None = None
+    ) -> None:
+        super().__init__(manager, limits, memory)
         self._header_timeout = limits.header_timeout
         self._crowd = crowd
         self._refusals = refusals
@@ -146,6 +149,7 @@ class ClientConnection(Departing):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._crowd.leave(self.address, entered=bool(self._entered))
         self._alarm.stop()
+        self._unfinished.close()
         super().connection_lost(exc)
         self._wire = self._sink = self._writer = self._incoming = None  # which hold this, and would leave it to the garbage collector
         if self._tunnel is not None:

@@ -7,6 +7,7 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 
 from gateway.alarm import Alarm
+from gateway.ports import Memory
 from gateway.proxy.intake import Intake
 from gateway.proxy.limits import ClientLimits
 
@@ -22,8 +23,8 @@ class Departing(Intake):
 
     __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_skipped", "_unsent", "_wire")
 
-    def __init__(self, manager: web.Server, limits: ClientLimits) -> None:
-        super().__init__(manager, limits.max_header_size, limits.max_headers)
+    def __init__(self, manager: web.Server, limits: ClientLimits, memory: Memory) -> None:
+        super().__init__(manager, limits.max_header_size, limits.max_headers, memory)
         self._idle_timeout = limits.idle_timeout
         self._alarm = Alarm(self._loop, self._ring)
         self._wire: asyncio.Transport | None = None

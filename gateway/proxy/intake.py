@@ -11,8 +11,10 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from gateway.core.problems import Problem
+from gateway.ports import Memory
 from gateway.proxy.chunks import Chunks
 from gateway.proxy.refusals import Refusal
+from gateway.proxy.unfinished import EAGER, UnfinishedHead
 
 READ_BUFFER = 64 * 1024
 """As many bytes of a body that nobody reads, or behind a request that is not answered yet, hold the client back."""
@@ -28,7 +30,8 @@ class Intake(RequestHandler):
 
     The parser is given one message at a time: up to the end of a head, then up to the end of its body. What comes behind a whole
     request waits as bytes until that one is answered. So a head is measured to the byte whatever surrounds it, what follows an
-    upgrade is at hand, and a malformed request takes no well-formed one before it along. (aiohttp feeds whatever arrives, and with
+    upgrade is at hand, and a malformed request takes no well-formed one before it along. Of a long head the parser gets the beginning as
+    it comes, and the rest once it is whole. (aiohttp feeds whatever arrives, and with
     it loses whole requests before a malformed one, and everything behind an upgrade that it does not know.)
     """
 
@@ -44,12 +47,13 @@ class Intake(RequestHandler):
         "_rest",
         "_sink",
         "_tainted",
+        "_unfinished",
         "half_closed",
         "refusal",
         "upgradable",
     )
 
-    def __init__(self, manager: web.Server, max_header_size: int, max_headers: int) -> None:
+    def __init__(self, manager: web.Server, max_header_size: int, max_headers: int, memory: Memory) -> None:
         super().__init__(
             manager,
             loop=asyncio.get_running_loop(),
@@ -65,6 +69,7 @@ class Intake(RequestHandler):
         self._left = 0  # how much more
         self._chunks: Chunks | None = None  # unless it is chunked, and this will tell where it ends
         self._head = 0  # bytes of a head that is not whole; within a chunked body: of what is not its content
+        self._unfinished = UnfinishedHead(memory)
         self._line: bytes | None = None  # the end of a request line that is not whole
         self._carry = b""  # its last bytes, in which its end may have begun
         self._rest = b""  # what came behind the request at hand
@@ -130,6 +135,7 @@ class Intake(RequestHandler):
     def _request_done(self) -> None:
         """The request that was handed over is answered and its body is read: on to the next."""
         assert self._parser is not None
+        self._unfinished.close()
         self._parser.message_consumed()
         if self._tainted:  # aiohttp's parser keeps the last trailer line, and would put it among the fields of the next request
             self._tainted, self._parser = False, self._new_parser()
@@ -167,9 +173,13 @@ class Intake(RequestHandler):
         begun, limit = self._head, self.max_field_size
         self._head = begun + len(piece)
         too_large = self._head > limit or (self._head == limit and not whole)
+        if not whole and not too_large and self._head > EAGER:
+            self._put_off(piece, begun=begun > 0)
+            return b""
+        fed = self._unfinished.before(piece)
         assert self._parser is not None
         try:
-            messages, upgraded, _ = self._parser.feed_data(piece[: limit - begun] if too_large else piece)
+            messages, upgraded, _ = self._parser.feed_data(fed[: limit - self._head + len(fed)] if too_large else fed)
         except HttpProcessingError as error:
             self._malformed(error)
             return b""
@@ -183,13 +193,26 @@ class Intake(RequestHandler):
             self.refuse(Problem.BAD_REQUEST, "malformed")
             return b""
         if whole:
+            self._unfinished.parsed(self._head)
             self._head, self._carry = 0, b""
             self._hand_over(*messages[0], upgraded=upgraded)
             return data[cut:]
+        self._goes_on(piece, begun=begun > 0)
+        return b""
+
+    def _put_off(self, piece: bytes, *, begun: bool) -> None:
+        """Have the parser wait for the rest of a long head."""
+        if not self._speaks_http(piece, begun=begun):
+            self.refuse(Problem.BAD_REQUEST, "malformed")
+        elif self._unfinished.keep(piece):
+            self._goes_on(piece, begun=begun)
+        else:
+            self.refuse(Problem.OVERLOADED, "overloaded")
+
+    def _goes_on(self, piece: bytes, *, begun: bool) -> None:
         self._carry = _last(self._carry, piece)
         if not begun:
             self._head_begun()
-        return b""
 
     def _speaks_http(self, piece: bytes, *, begun: bool) -> bool:
         """Whether the request line may be one of HTTP, as far as it has come in. The parser takes RTSP and ICE for it."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from gateway.ports import Memory
 from gateway.problem import ProblemWriter
 from gateway.proxy.client_connection import TURNED_AWAY, ClientConnection
 from gateway.proxy.limits import ClientLimits, Crowd
@@ -23,7 +24,7 @@ class ProxyServer(web.Server):
     """The factory of client connections.
 
     `refused(reason)` is called for every connection or request that never came to be handled: `malformed`, `header_too_large`,
-    `header_timeout`, `too_many_connections`. `trusts(address)` says whose connections are not counted by address.
+    `header_timeout`, `too_many_connections`, `overloaded`. `trusts(address)` says whose connections are not counted by address.
     """
 
     def __init__(
@@ -33,9 +34,12 @@ class ProxyServer(web.Server):
         limits: ClientLimits,
         refused: Callable[[str], None],
         trusts: Callable[[str], bool],
+        *,
+        memory: Memory,
     ) -> None:
         super().__init__(proxy.handle)
         self._limits = limits
+        self._memory = memory
         self._refusals = Refusals(problems, refused)
         self._crowd = Crowd(limits, trusts)
 
@@ -50,7 +54,7 @@ class ProxyServer(web.Server):
         return self._crowd.size + self._crowd.outside
 
     def __call__(self) -> ClientConnection:
-        return ClientConnection(self, self._limits, self._crowd, self._refusals)
+        return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals)
 
     # ---- for a `SecureServer`
 
@@ -69,4 +73,4 @@ class ProxyServer(web.Server):
 
     def connection(self, *, entered: bool) -> ClientConnection:
         """See `Admission`."""
-        return ClientConnection(self, self._limits, self._crowd, self._refusals, entered=entered)
+        return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals, entered=entered)

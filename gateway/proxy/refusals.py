@@ -18,7 +18,7 @@ LOG_INTERVAL = 10.0
 
 
 class Refusal(NamedTuple):
-    """What is said to the client, and the word under which it is counted (`malformed`, `header_too_large`, `header_timeout`)."""
+    """What is said to the client, and the word under which it is counted: one that `ProxyServer` lists."""
 
     problem: Problem
     reason: str
@@ -41,7 +41,7 @@ class Refusals:
     def refusal(self, refusal: Refusal) -> bytes:
         """The whole answer to what is no request; the connection has to be closed after it (RFC 9112 section 9.6)."""
         self._refused(refusal.reason)
-        request_id, status, headers, body = self._render(refusal.problem, None)
+        request_id, status, headers, body = self._render(refusal.problem, 1 if refusal.problem is Problem.OVERLOADED else None)
         _log.info("Refused a malformed request: %s, request id %s", refusal.problem.value.slug, request_id)
         return _closing(status, headers, body)
 

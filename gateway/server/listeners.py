@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.config import Config, Listener, UnixListener
 from gateway.observe.observer import MetricsObserver
+from gateway.ports import Memory
 from gateway.problem import ProblemWriter
 from gateway.proxy.handshake import SecureServer
 from gateway.proxy.limits import ClientLimits
@@ -57,13 +58,14 @@ async def open_listeners(
     observer: MetricsObserver,
     trusts: Callable[[str], bool],
     *,
+    memory: Memory,
     shared: bool,
 ) -> Listeners:
     """Listen at each address. `shared`: other processes listen there, too. Raises `ListenError`; then none is open."""
     opened: list[tuple[asyncio.Server | SecureServer, ProxyServer]] = []
     try:
         for address, handler, context in handlers:
-            connections = ProxyServer(handler, ProblemWriter(config.problem_base), limits, observer.refused_client, trusts)
+            connections = ProxyServer(handler, ProblemWriter(config.problem_base), limits, observer.refused_client, trusts, memory=memory)
             sock = listen(address, shared=shared)
             opened.append((await _serve(sock, address, connections, context, config.client.header_timeout), connections))
     except BaseException:

@@ -155,7 +155,9 @@ class Process:
         if config.webhook_listen is not None:
             addresses.append((config.webhook_listen, WebhookListener(gateway.webhooks), None))
         shared, limits = self._worker is not None, make_limits(config, affordable(config))
-        listeners = self._listeners = await open_listeners(config, addresses, limits, gateway.observer, _trusts(config), shared=shared)
+        listeners = self._listeners = await open_listeners(
+            config, addresses, limits, gateway.observer, _trusts(config), memory=gateway.memory, shared=shared
+        )
         try:
             app = make_admin(self._ports(gateway, reloading), self._admin().token)
             if self._worker is not None:

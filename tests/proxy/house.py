@@ -19,6 +19,7 @@ from gateway.proxy.handshake import SecureServer
 from gateway.proxy.limits import ClientLimits
 from gateway.proxy.listener import ProxyServer
 from gateway.server.sockets import listen
+from gateway.spool import MemoryBudget
 from gateway.wire import WireResponse
 from tests.support.client import Answer, Client
 
@@ -57,6 +58,7 @@ class House:
         self.gone: list[str] = []
         self.refused: Counter[str] = Counter()
         self.trusted: set[str] = set()
+        self.memory = MemoryBudget(2**20)
         self._limits, self._path, self._tls = limits, path, tls
 
     async def handle(self, request: BaseRequest) -> web.StreamResponse:
@@ -75,7 +77,7 @@ class House:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         count, trusts = self.refused.update, self.trusted.__contains__
-        self.server = ProxyServer(self, ProblemWriter(), self._limits, lambda reason: count([reason]), trusts)
+        self.server = ProxyServer(self, ProblemWriter(), self._limits, lambda reason: count([reason]), trusts, memory=self.memory)
         self._listener: asyncio.Server | SecureServer
         if self._tls is not None:
             self._listener = SecureServer(listen(TcpListener("127.0.0.1", 0)), self._tls, self.server, self._limits.header_timeout)

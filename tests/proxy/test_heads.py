@@ -3,9 +3,12 @@
 import asyncio
 
 import pytest
+from aiohttp.web_request import BaseRequest
 
 from gateway.proxy.limits import ClientLimits
-from tests.proxy.house import House, answers, get, request
+from gateway.proxy.unfinished import EAGER, PARSED
+from gateway.wire import WireResponse
+from tests.proxy.house import House, answers, echo, get, request, until
 
 QUICK = ClientLimits(header_timeout=0.3, idle_timeout=30)
 SMALL = ClientLimits(header_timeout=30, idle_timeout=30, max_header_size=1000, max_headers=20)
@@ -169,3 +172,69 @@ async def test_trailers_are_bounded_like_a_head(junk: bytes) -> None:
             await asyncio.sleep(0.005)
         assert (await peer.answer()).status == 431
     assert house.gone == ["/1"]
+
+
+# ---- memory
+
+
+MANY_LINES = [f"X-{number}: " + "y" * 200 for number in range(200)]
+
+
+async def test_a_long_head_that_is_not_whole_is_counted_until_its_connection_ends(house: House) -> None:
+    """Byte for byte, but for its beginning, which every connection may have."""
+    part = get("/1", *MANY_LINES)[:-2]
+    async with house.peer() as peer, house.peer() as short:
+        await short.send(part[:EAGER])
+        await peer.send(part)
+        await until(lambda: house.memory.held > len(part) - 2 * EAGER)
+        assert house.memory.held <= len(part)
+    await until(lambda: house.memory.held == 0)
+
+
+async def test_a_long_head_is_counted_while_its_request_lasts(house: House) -> None:
+    """As what it becomes: bytes, text and the objects around them."""
+    held: list[int] = []
+    raw = get("/1", *MANY_LINES)
+
+    async def answering(request: BaseRequest) -> WireResponse:
+        held.append(house.memory.held)
+        return await echo(request)
+
+    house.answering = answering
+    async with house.peer() as peer:
+        for target in (raw, get("/2")):
+            await peer.send(target)
+            await peer.until(b"GET /")
+    assert held == [PARSED * len(raw), 0]
+    await until(lambda: house.memory.held == 0)
+
+
+async def test_a_long_head_is_not_taken_in_when_memory_is_full(house: House) -> None:
+    """503, and the connection is closed; short ones are served as ever."""
+    house.memory.take(house.memory.total)
+    async with house.peer() as peer, house.peer() as short:
+        await peer.send(get("/1", *MANY_LINES)[:-2])
+        answer = await peer.answer()
+        assert (answer.status, answer.problem, answer.field("retry-after")) == (503, "overloaded", b"1")
+        await short.send(get("/2", "Connection: close"))
+        assert (await short.answer()).body == b"GET /2 "
+    assert house.refused == {"overloaded": 1}
+    await until(lambda: house.memory.held == house.memory.total)
+
+
+@pytest.mark.parametrize("step", [1000, EAGER - 1, EAGER, EAGER + 1, 30_000])
+async def test_a_long_head_reads_the_same_however_it_comes(house: House, step: int) -> None:
+    """Whole or in pieces, with a body and another request behind it; and what is wrong at its end is told."""
+    raw = request("POST", "/1", *MANY_LINES, "Content-Length: 2", body=b"ok") + get("/2", *MANY_LINES, "Connection: close")
+    async with house.peer() as peer:
+        for start in range(0, len(raw), step):
+            await peer.send(raw[start : start + step])
+            await asyncio.sleep(0)
+        assert [answer.body for answer in await answers(await peer.rest())] == [b"POST /1 ok", b"GET /2 "]
+    async with house.peer() as peer:
+        bad = get("/3", *MANY_LINES, "Bad Name: x")
+        for start in range(0, len(bad), step):
+            await peer.send(bad[start : start + step])
+            await asyncio.sleep(0)
+        assert (await peer.answer()).problem == "bad-request"
+    await until(lambda: house.memory.held == 0)
