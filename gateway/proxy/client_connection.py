@@ -1,6 +1,7 @@
 """A client's connection: its requests one after the other, its times, and how it ends."""
 
 import asyncio
+import select
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -35,9 +36,11 @@ class ClientConnection(Departing):
     __slots__ = (
         "_crowd",
         "_entered",
+        "_farewell",
         "_header_timeout",
         "_lost",
         "_refusals",
+        "_since",
         "_subject",
         "_tunnel",
         "_writer",
@@ -57,6 +60,8 @@ class ClientConnection(Departing):
         self._lost: list[tuple[Callable[[], object], bool]] = []
         self._tunnel: ClientTunnel | None = None
         self._subject: bytes | None = None
+        self._since = self._loop.time()  # idle since, or open since if nothing was asked yet
+        self._farewell = False
         self._writer: StreamWriter | None = StreamWriter(self, self._loop)  # of which answers use no more than `drain`
         self.address: str | None = None
 
@@ -170,7 +175,8 @@ class ClientConnection(Departing):
                     self._part(LINGER)
                     break
                 self._request_done()
-                self._alarm.set(self._loop.time() + (self._header_timeout if self._head else self._idle_timeout))
+                self._since = self._loop.time()
+                self._alarm.set(self._since + (self._header_timeout if self._head else self._idle_timeout))
         except BaseException:
             self.force_close()
             raise
@@ -180,6 +186,8 @@ class ClientConnection(Departing):
         if self.refusal is not None and not self._wire.is_closing():
             self._wire.write(self._refusals.refusal(self.refusal))
             self._part(LINGER)
+        elif self._farewell:
+            self._part(FAREWELL, sending=False)
         else:
             self._shut()
 
@@ -265,6 +273,20 @@ class ClientConnection(Departing):
         self._close = True
         self._wake()
 
+    def retire(self, quiet: float) -> None:
+        """For a drain, again and again: answer what is at hand, then close. One that is idle is closed when nothing came for `quiet`
+        seconds and nothing is in its socket: a client whose last answer is younger may be about to ask again, and a request that came is
+        answered.
+        """
+        wire, waiter = self._wire, self._waiter
+        if wire is None or self._leaving:
+            return
+        if self._busy:
+            self._close = True
+        elif not self._head and waiter is not None and not waiter.done() and self._loop.time() >= self._since + quiet and not _unread(wire):
+            self._farewell = True  # what crosses our end on the wire is read, and meets no reset
+            self.close()
+
     def force_close(self) -> None:
         """Close now. What was written still leaves, if the client takes it in time."""
         self._force_close = True
@@ -317,3 +339,10 @@ class ClientConnection(Departing):
     def _call_off(self, entry: tuple[Callable[[], object], bool]) -> None:
         if entry in self._lost:
             self._lost.remove(entry)
+
+
+def _unread(wire: asyncio.Transport) -> bool:
+    """Whether something came in, or the end, that the loop has not read yet."""
+    poll = select.poll()
+    poll.register(wire.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))

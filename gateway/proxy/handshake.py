@@ -59,11 +59,18 @@ class SecureServer:
         self._pause = None
         self._loop.add_reader(self._sock.fileno(), self._accept)
 
+    @property
+    def arriving(self) -> int:
+        """How many handshakes are under way."""
+        return len(self._handshakes)
+
     def close(self) -> None:
-        """Accept no more."""
+        """Accept what has come, and no more: what waits in a socket that is closed would be reset."""
         if self._pause is not None:
             self._pause.cancel()
         if self._sock.fileno() >= 0:
+            while self._accept():
+                pass
             self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
 
@@ -72,19 +79,21 @@ class SecureServer:
         for handshake in self._handshakes:
             handshake.cancel()
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Whether there may be more."""
         for _ in range(AT_ONCE):
             try:
                 sock, peer = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                return False
             except OSError as error:
                 _log.error("Cannot accept connections: %s", error.strerror)
                 self._loop.remove_reader(self._sock.fileno())
                 self._pause = self._loop.call_later(OUT_OF_SOCKETS, self.start)
-                return
+                return False
             sock.setblocking(False)
             self._accepted(sock, peer_address(peer))
+        return True
 
     def _accepted(self, sock: socket.socket, address: str | None) -> None:
         entered = self._admission.arrive(address)

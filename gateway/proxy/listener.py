@@ -56,6 +56,12 @@ class ProxyServer(web.Server):
     def __call__(self) -> ClientConnection:
         return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals)
 
+    def retire(self, quiet: float) -> None:
+        """See `ClientConnection.retire`."""
+        for connection in list(self.connections):
+            assert isinstance(connection, ClientConnection)
+            connection.retire(quiet)
+
     # ---- for a `SecureServer`
 
     def arrive(self, address: str | None) -> bool | None:

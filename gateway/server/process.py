@@ -1,8 +1,8 @@
 """One process's life: start, serve, reload, drain, stop.
 
-A stop (SIGTERM or SIGINT) drains: not ready at once, so that load balancers turn away; serve on for `drain.delay`; stop accepting; let
-requests finish and settle, at most `drain.timeout`; exit 0. A second signal ends it now: attempts that were cut become `unknown` when
-their leases lapse, and nobody runs them again.
+A stop (SIGTERM or SIGINT) drains: not ready at once, so that load balancers turn away, and each answer is the last one on its connection;
+serve on for `drain.delay`; stop accepting; let requests finish and settle, at most `drain.timeout`; exit 0. A second signal ends it now:
+attempts that were cut become `unknown` when their leases lapse, and nobody runs them again.
 """
 
 import asyncio
@@ -42,6 +42,9 @@ GC_THRESHOLD = 20_000
 
 MEMORY_TOLD = 5.0
 """Seconds between two readings of the memory gauge."""
+
+QUIET = 1.0
+"""Seconds for which a drain waits for the next request on a connection that was just answered."""
 
 EXIT_OK, EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 0, 1, 69, 78
 
@@ -197,20 +200,20 @@ class Process:
     # ---- drain
 
     async def _drain(self, gateway: Gateway, listeners: Listeners) -> None:
-        drain = self.config.drain
+        drain, loop = self.config.drain, asyncio.get_running_loop()
         self._draining = True
         _log.info("Draining: serving on for %g s", drain.delay)
-        await asyncio.sleep(drain.delay)
-        deadline = asyncio.get_running_loop().time() + drain.timeout
-        gateway.proxy.close_connections()
+        gateway.proxy.close_connections()  # a client that hears of it turns elsewhere with its next request
         gateway.webhooks.close_connections()
+        await asyncio.sleep(drain.delay)
+        deadline = loop.time() + drain.timeout
         listeners.close()
-        listeners.pre_shutdown()
-        looking = asyncio.get_running_loop().create_task(gateway.reconciler.close(drain.timeout), name="looks")
-        while listeners.connections and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - aiohttp tells no end of connections
+        looking = loop.create_task(gateway.reconciler.close(drain.timeout), name="looks")
+        while listeners.connections and loop.time() < deadline:
+            listeners.retire(QUIET)
             await asyncio.sleep(0.02)
         cut = listeners.connections
-        clean = await gateway.engine.drain(max(0.0, deadline - asyncio.get_running_loop().time()))
+        clean = await gateway.engine.drain(max(0.0, deadline - loop.time()))
         await listeners.shutdown(1.0)
         await looking
         if clean and not cut:

@@ -203,6 +203,77 @@ async def test_drain_finishes_what_runs(setup: Setup, upstream: CountingUpstream
     assert upstream.runs_of(b"k1") == 1
 
 
+async def test_nobody_loses_a_request_in_a_rolling_restart(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Clients that ask again and again, each on one connection for as long as it lasts, while one of two gateways drains: without any
+    delay, none is reset, and none is left without an answer. Answers during the drain say that they are the last ones.
+    """
+    over = asyncio.Event()
+    farewells: list[int] = []
+
+    async def ask_on(ports: list[int], name: int) -> int:
+        """A client that turns to the next gateway when a connection ends or cannot be had; returns how many answers it got."""
+        client, got = await Client.connect(ports[0]), 0
+        while not over.is_set():
+            await client.send(payment(b"k-%d-%d" % (name, got)))
+            answer = await client.receive()
+            assert answer.status == 201
+            got += 1
+            if answer.field("connection") == b"close":
+                farewells.append(name)
+                client.close()
+                client = await Client.connect(ports[1])
+        client.close()
+        return got
+
+    hasty = replace(setup, drain="{delay: 0s, timeout: 90s}")
+    async with running(hasty, tmp_path, "first") as first, running(hasty, tmp_path, "second") as second:
+        clients = [asyncio.create_task(ask_on([first.port, second.port], number)) for number in range(20)]
+        while len(upstream.requests) < 100:
+            await asyncio.sleep(0.01)
+        first.terminate()
+        assert await asyncio.wait_for(first.process.wait(), 30) == 0
+        so_far = len(upstream.requests)
+        while len(upstream.requests) < so_far + 100:
+            await asyncio.sleep(0.01)
+        over.set()
+        answered = sum(await asyncio.gather(*clients))
+    assert sorted(farewells) == list(range(20))
+    assert answered == len(upstream.requests)
+
+
+async def test_answers_during_the_delay_say_that_they_are_the_last(setup: Setup, tmp_path: Path) -> None:
+    """So that clients of a gateway that is not ready any more turn elsewhere while it still serves."""
+    async with running(replace(setup, drain="{delay: 1m, timeout: 90s}"), tmp_path) as gateway:
+        async with await Client.connect(gateway.port) as client:
+            await client.send(payment(b"k1"))
+            assert (await client.receive()).field("connection") is None
+            gateway.terminate()
+            await gateway.logged(lambda line: "Draining" in str(line["msg"]))
+            await client.send(payment(b"k2"))
+            assert (await client.receive()).field("connection") == b"close"
+        gateway.kill()
+
+
+async def test_an_open_event_stream_does_not_outlast_the_drain(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """It is cut when `drain.timeout` is over, which is told, and the process exits as after any drain."""
+
+    async def stream(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        await asyncio.Event().wait()
+
+    upstream.behave = stream
+    hasty = replace(
+        setup, drain="{delay: 0s, timeout: 3s}", timeouts="{first_byte: 1s, total: 1s}", defaults="{lease: 2s, settle_timeout: 1s}"
+    )
+    async with running(hasty, tmp_path) as gateway:
+        async with await Client.connect(gateway.port) as client:
+            await client.send(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+            await client.reader.readuntil(b"hello")
+            gateway.terminate()
+            assert await asyncio.wait_for(gateway.process.wait(), 30) == 0
+        await gateway.logged(lambda line: "1 connections were cut after drain.timeout" in str(line["msg"]))
+
+
 async def _until_refused(port: int) -> None:
     async with asyncio.timeout(20):
         while True:

@@ -92,6 +92,40 @@ async def test_a_drain_closes_idle_connections_at_once_and_others_after_their_an
     await house.closed()
 
 
+async def test_a_drain_answers_what_has_arrived(house: House) -> None:
+    """A request that is in the socket while its idle connection is to be closed is answered: closed over it, its client would be reset."""
+    async with house.peer() as peer, house.peer() as idle:
+        for one in (peer, idle):
+            await one.send(get("/1"))
+            await one.until(b"GET /1 ")
+        await until(lambda: len(house.seen) == 2)
+        peer.raw.send(get("/2"))  # and the loop does not come to read it before
+        house.server.retire(0.0)
+        await peer.until(b"GET /2 ")
+        assert await idle.rest() == b""
+        await idle.send(get("/crossing"))  # what crosses our end meets no reset
+        await asyncio.sleep(0)
+        assert await idle.rest() == b""
+        house.server.retire(0.0)
+        assert await peer.rest() == b""
+    await house.closed()
+
+
+async def test_a_drain_leaves_time_to_ask_again(house: House) -> None:
+    """A connection that was just answered, or just opened, is kept for a while: its next request may be on the wire."""
+    async with house.peer() as peer, house.peer() as fresh:
+        await peer.send(get("/1"))
+        await peer.until(b"GET /1 ")
+        await until(lambda: len(house.server.connections) == 2)
+        house.server.retire(30.0)
+        for one in (peer, fresh):
+            await one.send(get("/2"))
+            await one.until(b"GET /2 ")
+        house.server.retire(0.0)
+        assert await peer.rest() == await fresh.rest() == b""
+    await house.closed()
+
+
 async def test_a_shutdown_ends_what_will_not_end(house: House) -> None:
     """aiohttp's `shutdown` waits, then cancels the handler, and no connection is left."""
     cancelled = asyncio.Event()
