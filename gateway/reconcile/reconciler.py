@@ -27,7 +27,9 @@ IDLE = 1.0
 BUSY = 0.2
 
 GRACE = 5.0
-"""Seconds after a (re)connection in which owners who outlived an outage can settle first."""
+"""Seconds after a (re)connection in which owners who outlived an outage can settle first. After the first one, too: a process that starts
+cannot know whether an outage has just ended, and five seconds are nothing to an outcome that is looked for until it is found.
+"""
 
 MARGIN = 20.0
 """Seconds beyond a look's timeout for which a record is held: time to write its verdict."""
@@ -41,8 +43,10 @@ NOBODY = ""
 ORPHANED = 86400.0
 """Seconds for which a record of a route that this process does not have must have been due before it says that nobody has it."""
 
-ORPHANS_EVERY = 3600.0
-"""Seconds between two searches, and from the start to the first: other gateways may have just begun, too."""
+ORPHANS_FIRST, ORPHANS_EVERY = 60.0, 3600.0
+"""Seconds, give or take a half, from the start to the first search, and between two: a fleet may restart daily, and at once. What is found
+has been due for so long that it does not matter who else has just begun, too.
+"""
 
 ORPHANS_AT_ONCE = 100
 
@@ -80,7 +84,7 @@ class Reconciler:
         self._silent: set[str] = set()
         self._rested: dict[str, float] = {}
         self._rounds = 0
-        self._orphans_at = clock.boottime() + ORPHANS_EVERY
+        self._orphans_at = clock.boottime() + self._about(ORPHANS_FIRST)
         self._longest = 0.0
         self._closing = False
 
@@ -103,7 +107,7 @@ class Reconciler:
         if since is None or now < since + GRACE or self._closing:
             return False
         if now >= self._orphans_at:
-            self._orphans_at = now + ORPHANS_EVERY  # whatever becomes of it: it holds up nobody's looks
+            self._orphans_at = now + self._about(ORPHANS_EVERY)  # whatever becomes of it: it holds up nobody's looks
             with contextlib.suppress(StoreUnavailable):
                 await self._find_orphans(now)
         wanted = self._wanted(now)
@@ -136,6 +140,9 @@ class Reconciler:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+    def _about(self, seconds: float) -> float:
+        return seconds * (0.5 + self._tools.randomness.jitter())
 
     async def _find_orphans(self, now: float) -> None:
         """Dead-letter what nobody looks after. A full batch is followed by the next one soon."""

@@ -1,11 +1,12 @@
 """What finds out about unknown outcomes, built from a configuration: its own ways to the upstreams, and what opens sealed requests."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from gateway.config import Config
+from gateway.config import Config, UpstreamConfig
 from gateway.core.policy import Route
-from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Resend
+from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Pace, Resend
 from gateway.resolving import Sealer
 from gateway.sealing import AesSealer
 from gateway.server.upstreams import make_upstream
@@ -18,16 +19,24 @@ def make_sealer(config: Config) -> Sealer | None:
 
 
 def make_probes(config: Config) -> dict[str, Balancer]:
-    """Clients for probes alone, of the upstreams that probes ask: a probe takes no connection from traffic, nor its breaker a target.
+    """Clients for probes alone, of the upstreams that probes ask: a probe takes no connection from traffic, nor its breaker a target; and
+    it has its own time, not that of requests.
 
     Raises `gateway.tls.TlsError`.
     """
-    places: dict[str, int] = {}
+    paces: dict[str, list[Pace]] = {}
     for route in config.routes:
         name = probed(route)
         if name is not None and route.policy is not None:
-            places[name] = max(places.get(name, 0), route.policy.reconcile.pace.concurrency)
-    return {name: make_upstream(replace(config.upstreams[name], max_connections=count), _unheard) for name, count in places.items()}
+            paces.setdefault(name, []).append(route.policy.reconcile.pace)
+    return {name: make_upstream(_for_probes(config.upstreams[name], asking), _unheard) for name, asking in paces.items()}
+
+
+def _for_probes(upstream: UpstreamConfig, paces: Sequence[Pace]) -> UpstreamConfig:
+    """Places for each route's looks, and the longest time of any; each look ends by its own."""
+    longest = max(pace.timeout for pace in paces)
+    count = max(pace.concurrency for pace in paces)
+    return replace(upstream, max_connections=count, first_byte=longest, read_idle=longest, total=longest)
 
 
 def probed(route: Route) -> str | None:

@@ -13,7 +13,7 @@ from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, 
 from gateway.core.reconcile.policy import Test as Is
 from gateway.embedded.launch import free_port
 from gateway.ports import InDoubt, StoreUnavailable, Transition, UpstreamRequest
-from gateway.reconcile.reconciler import GRACE, ORPHANED
+from gateway.reconcile.reconciler import GRACE, ORPHANED, ORPHANS_FIRST
 from gateway.resolving import Audit, Fence
 from tests.reconcile.house import ANSWER, CANCEL, KEPT, LOOKUP, MAX_EXECUTION, PACE, RESEND, ROUTE, House, route, until
 from tests.support.upstream import Exchange
@@ -504,14 +504,14 @@ async def test_it_runs_by_itself_and_closes(house: House) -> None:
 
 
 async def test_a_record_whose_route_is_gone_becomes_a_dead_letter(house: House) -> None:
-    """After a day in which nobody looked, and not in the first hour of a process, when others may have just begun, too."""
+    """After a day in which nobody looked, also in a fleet that restarts each day: not at once, but soon after a start."""
     lease = await house.due()
-    reconciler = house.reconciler(route(name="renamed"))
     await house.pass_time(ORPHANED + 1)
     reconciler_of_today = house.reconciler(route(name="renamed"))
     await house.round(reconciler_of_today)
     assert not (await house.record(lease.key)).dead_lettered
-    await house.round(reconciler)
+    await house.pass_time(ORPHANS_FIRST * 1.5)
+    await house.round(reconciler_of_today)
     assert (await house.record(lease.key)).dead_lettered
     ((_, what, detail),) = await house.history(lease.key)
     assert (what, detail["after"]) == ("dead_lettered", "no_route")
