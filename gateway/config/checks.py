@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from gateway.config.check_cors import check_cors
 from gateway.config.check_edges import check_edges
 from gateway.config.check_policy import check_policy, identity
 from gateway.config.check_reconcile import check_reconcile
@@ -27,6 +28,7 @@ def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig]
     _check_upstream_names(reader, root, routes)
     check_upstreams(reader, root)
     check_edges(reader, root, routes)
+    check_cors(reader, root, routes)
     _check_shadowing(reader, routes)
     _check_scopes(reader, routes)
     _check_drain(reader, root, upstreams, routes)

@@ -5,6 +5,7 @@ this is where they come together.
 """
 
 from gateway.config import reconcile_texts, texts
+from gateway.config.cors_fields import CORS
 from gateway.config.edge_fields import TLS_SERVER, ClientFields, MemoryFields
 from gateway.config.kinds import Choice, Duration, Flag, Size, Text, Whole
 from gateway.config.model import Listener, Network, TcpListener
@@ -43,6 +44,7 @@ class RouteFields:
         required=True,
     )
     UPSTREAM = Field("upstream", _NAME, "A name among `upstreams`.", required=True)
+    CORS: Field[Section] = Field("cors", CORS, "Which pages of other origins may read its answers. Default: as the file's `cors`.")
     IDEMPOTENCY: Field[Section] = Field("idempotency", IDEMPOTENCY, "How the route is guarded. Without it requests pass straight through.")
 
 
@@ -118,6 +120,7 @@ class ConfigFields:
         Forwarding.X_FORWARDED,
     )
     PROXY_STATUS = Field("proxy_status", Flag(), "Add Proxy-Status (RFC 9209) to answers; it tells clients what is behind.", default=False)
+    CORS: Field[Section] = Field("cors", CORS, "Which pages of other origins may read the gateway's own answers, and replays.")
     CLIENT: Field[Section] = Field("client", Struct.of(ClientFields), "What a client connection may take: time and size.")
     MEMORY: Field[Section] = Field("memory", Struct.of(MemoryFields), "Where bodies are while they pass.")
     POSTGRES: Field[Section] = Field("postgres", Struct.of(PostgresFields), "The authority for every record.", required=True)

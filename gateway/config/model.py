@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.config.mistakes import Mistake
+from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION
 from gateway.core.headers import Forwarding
 from gateway.core.policy import Route
@@ -197,6 +198,7 @@ class Config:
     trusted_proxies: tuple[Network, ...]
     forwarded: Forwarding
     proxy_status: bool
+    cors: Cors | None
     client: ClientSettings
     memory: MemorySettings
     postgres: PostgresSettings

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gateway.config.cors_fields import resolve_cors
 from gateway.config.dialect_files import DialectFile
 from gateway.config.fields import (
     AdminFields,
@@ -41,11 +42,12 @@ def resolve_routes(
 ) -> tuple[ResolvedRoute, ...]:
     """`dialects` holds the files that are named and could be read, by what names them."""
     defaults = root.sub(ConfigFields.DEFAULTS)
-    return tuple(_resolve_route(section, defaults, upstreams, dialects) for section in root.get(ConfigFields.ROUTES) or ())
+    cors = root.sub(ConfigFields.CORS)
+    return tuple(_resolve_route(section, defaults, cors, upstreams, dialects) for section in root.get(ConfigFields.ROUTES) or ())
 
 
 def _resolve_route(
-    section: Section, defaults: Section, upstreams: Mapping[str, UpstreamConfig], dialects: Mapping[str, DialectFile]
+    section: Section, defaults: Section, cors: Section, upstreams: Mapping[str, UpstreamConfig], dialects: Mapping[str, DialectFile]
 ) -> ResolvedRoute:
     guarded = section.given(RouteFields.IDEMPOTENCY)
     idempotency = section.sub(RouteFields.IDEMPOTENCY).over(defaults) if guarded else None
@@ -67,6 +69,7 @@ def _resolve_route(
             if idempotency is None
             else resolve_policy(idempotency, dialect.dialect if dialect else Dialect(), route_id, max_execution),
             hosts=_hosts(section),
+            cors=resolve_cors(section.sub(RouteFields.CORS).over(cors)),
         ),
         section,
         idempotency,
@@ -94,6 +97,7 @@ def resolve_config(
         trusted_proxies=root.get(ConfigFields.TRUSTED_PROXIES),
         forwarded=root.get(ConfigFields.FORWARDED),
         proxy_status=root.get(ConfigFields.PROXY_STATUS),
+        cors=resolve_cors(root.sub(ConfigFields.CORS)),
         client=resolve_client(root.sub(ConfigFields.CLIENT)),
         memory=resolve_memory(root.sub(ConfigFields.MEMORY)),
         postgres=PostgresSettings(

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from gateway.config.check_cors import warn_of_cors
 from gateway.config.edge_warnings import warn_of_edges
 from gateway.config.fields import ConfigFields, RouteFields
 from gateway.config.guard_warnings import warn_of_guards
@@ -27,7 +28,7 @@ METHODS = frozenset(
 
 def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
     """Every warning once, also where several routes take it from `defaults`. `root` is the whole file."""
-    found = [*_warn_of_upstreams(root), *warn_of_edges(routes, root)]
+    found = [*_warn_of_upstreams(root), *warn_of_edges(routes, root), *warn_of_cors(root, routes)]
     for one in routes:
         found += _warn_of_methods(one)
     found += warn_of_guards(routes)

@@ -5,13 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from gateway.core.decision import Label
-from gateway.core.model import Headers
 from gateway.core.policy import Policy
 
 STATUS = b"Idempotency-Status"
 EXPIRES = b"Idempotency-Expires"
 DUPLICATE = b"Idempotency-Duplicate"
-EXPOSE = b"Access-Control-Expose-Headers"
 
 MARKS = frozenset({STATUS.lower(), EXPIRES.lower(), DUPLICATE.lower()})
 """Lower-case names of the fields that only the gateway may send on a route that asks for them; an upstream's own copies are removed."""
@@ -94,28 +92,3 @@ def exposed(policy: Policy) -> tuple[bytes, ...]:
     for name in [*names, b"Retry-After", b"X-Request-Id"]:
         once.setdefault(name.lower(), name)
     return tuple(once.values())
-
-
-def expose(headers: Headers, names: tuple[bytes, ...]) -> Headers:
-    """The field lines with `names` in `Access-Control-Expose-Headers` (Fetch standard, section 3.3.3).
-
-    What the upstream exposes stays; each name is added once, letter case aside. `*` exposes everything, and stays alone, except where
-    credentials are allowed: there it is an ordinary name.
-    """
-    lines = [index for index, field in enumerate(headers) if field[0].lower() == EXPOSE.lower()]
-    listed = {token.strip(b" \t").lower() for index in lines for token in headers[index][1].split(b",")}
-    if b"*" in listed and not _allows_credentials(headers):
-        return headers
-    missing = b", ".join(name for name in names if name.lower() not in listed)
-    if not missing:
-        return headers
-    if not lines:
-        return (*headers, (EXPOSE, missing))
-    last = lines[-1]
-    value = headers[last][1]
-    merged = (headers[last][0], value + b", " + missing if value.strip(b" \t,") else missing)
-    return (*headers[:last], merged, *headers[last + 1 :])
-
-
-def _allows_credentials(headers: Headers) -> bool:
-    return any(name.lower() == b"access-control-allow-credentials" and value.strip(b" \t") == b"true" for name, value in headers)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
+from gateway.core.cors import Cors
 from gateway.core.reconcile.policy import AnswerPlan, Condition, Manual, Reconcile, Webhook
 
 
@@ -416,3 +417,4 @@ class Route:
     methods: frozenset[str] = frozenset()
     policy: Policy | None = None
     hosts: tuple[str, ...] = ()
+    cors: Cors | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from aiohttp.web_request import BaseRequest
 
 from gateway.core.client_address import client_address
+from gateway.core.cors import Cors
 from gateway.core.headers import Fields, Hop
 from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.policy import Policy
@@ -21,7 +22,7 @@ _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 @dataclass(slots=True)
 class Call:
-    """`raw` is the request target as received, `fields` the field lines likewise. The fields from `route` on are filled in on the way.
+    """`raw` is the request target as received, `fields` the field lines likewise. The fields from `cors` on are filled in on the way.
 
     `policy` is that of a guarded route, `key` the key's text, `principal` who asks, where the route keeps that. `body` is one that was read
     already, `held` what holds it, and `parts` as in `gateway.proxy.body.Taken`. `doubles` are the folded names of fields that came in a
@@ -35,6 +36,7 @@ class Call:
     started: float
     raw: bytes
     fields: Fields
+    cors: Cors | None = None
     route: str = UNMATCHED
     mode: str = "off"
     key_digest: str | None = None

@@ -7,6 +7,7 @@ from typing import Protocol, assert_never
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
 from gateway.core.host import effective_host
@@ -15,7 +16,7 @@ from gateway.core.places import not_named
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Matched, NoRoute, RefusedTarget
-from gateway.engine.answers import Refused, Relayed, Reply
+from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
 from gateway.problem import ProblemWriter
@@ -136,15 +137,19 @@ class Proxy:
 
     async def _route(self, call: Call) -> Reply:
         method = call.request.method
+        call.cors = call.routing.edge.cors
         stopped = judge_head(call)
         if stopped is not None:
             self._observer.request_started(call.route)
             return stopped
         table = call.routing.table
         host = effective_host(call.raw, call.fields.first(b"host")) if table.by_host else b""
+        asked = preflight_of(method, call.fields)
+        if asked is not None and (answered := self._answer_preflight(call, asked, host)) is not None:
+            return answered
         matched = RefusedTarget(None) if method == "CONNECT" else table.match(method, call.raw, host)
         if not isinstance(matched, NoRoute) and matched.route is not None:
-            call.route = matched.route.id
+            call.route, call.cors = matched.route.id, matched.route.cors
         self._observer.request_started(call.route)
         match matched:
             case NoRoute():
@@ -157,6 +162,17 @@ class Proxy:
                 return await (self._pass_unguarded(call, route) if route.policy is None else self._guard.answer(call, route, route.policy))
             case _:
                 assert_never(matched)
+
+    def _answer_preflight(self, call: Call, asked: Preflight, host: bytes) -> Reply | None:
+        """Where the route that takes the request to come says that we answer. Nothing is run, so no guard is asked."""
+        matched = call.routing.table.match(asked.method, call.raw, host)
+        if not isinstance(matched, Matched) or matched.route.cors is None or not matched.route.cors.answers:
+            return None
+        route, call.cors = matched.route, None
+        call.route, call.mode = route.id, "off" if route.policy is None else route.policy.mode.value
+        self._observer.request_started(call.route)
+        fields = (*answer_preflight(matched.route.cors, asked), (b"Date", self._clock.http_date()))
+        return Reply(Label.BYPASS, Passed(204, b"No Content", fields, b""))
 
     async def _pass_unguarded(self, call: Call, route: Route) -> Reply:
         call.unlisted = unlisted(call)

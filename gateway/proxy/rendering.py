@@ -4,10 +4,11 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import assert_never, cast
 
+from gateway.core.cors import expose, first_opened, opened, origin_of, replay_opened
 from gateway.core.decision import DOUBT, Label
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
 from gateway.core.framing import says_close
-from gateway.core.marks import DUPLICATE, EXPIRES, MARKS, STATUS, expires, expose, exposed, mark
+from gateway.core.marks import DUPLICATE, EXPIRES, MARKS, STATUS, expires, exposed, mark
 from gateway.core.model import Headers
 from gateway.core.policy import Mode, Policy
 from gateway.core.problems import Problem
@@ -67,6 +68,10 @@ class Renderer:
 
     def _first(self, headers: Headers, call: Call, reply: Reply) -> Headers:
         """The fields of an answer that comes from the upstream."""
+        fields = self._marked_first(headers, call, reply)
+        return fields if call.cors is None else first_opened(fields, call.cors, origin_of(call.fields), _to_see(call))
+
+    def _marked_first(self, headers: Headers, call: Call, reply: Reply) -> Headers:
         fields = _without_request_id(headers)
         if call.unlisted is not None:
             return marked(fields, call.unlisted, reply)
@@ -86,10 +91,15 @@ class Renderer:
             template, stored = conflict
             date = self._clock.http_date()
             status, headers, body = render(template, {**values, **stored, "date": date.decode()})
-            fields = marked(headers, policy, reply) + ours + ((b"Date", date),)
+            fields = _opened(marked(headers, policy, reply), call) + ours + ((b"Date", date),)
             return self._wire(call, status, reason_of(status), fields, body, None)
         length = None if whole is not None else cast("Body", answer.body).length
-        fields = marked(mark_replay(answer.headers, policy.dialect, values), policy, reply)
+        kept, origin = answer.headers, origin_of(call.fields)
+        if origin is not None and call.cors is None:
+            kept = replay_opened(kept, None, origin, ())
+        fields = marked(mark_replay(kept, policy.dialect, values), policy, reply)
+        if call.cors is not None:
+            fields = replay_opened(fields, call.cors, origin, _to_see(call))
         return self._wire(call, answer.status, answer.reason, fields + ours, answer.body, length)
 
     def _wire(self, call: Call, status: int, reason: bytes, headers: Headers, body: bytes | Pieces, length: int | None) -> WireResponse:
@@ -123,9 +133,23 @@ class Renderer:
             more += ((b"Allow", METHODS),)
         if policy is not None:
             headers = marked(headers, policy, reply)
+        headers = _opened(headers, call)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
         return WireResponse(status, reason_of(status), headers + ours + more, body, close=close, patience=_patience(call))
+
+
+def _opened(headers: Headers, call: Call) -> Headers:
+    """An answer of our own, for the page that asked."""
+    return headers if call.cors is None else opened(headers, call.cors, origin_of(call.fields), _to_see(call))
+
+
+def _to_see(call: Call) -> tuple[bytes, ...]:
+    """The fields of ours that a page's script needs to see."""
+    return _PLAIN if call.policy is None else exposed(call.policy)
+
+
+_PLAIN = (b"Retry-After", b"X-Request-Id")
 
 
 def values_of(call: Call, reply: Reply) -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.core.cors import Cors
 from gateway.core.field_names import SELECTING
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
@@ -23,7 +24,9 @@ UNMATCHED = "unmatched"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """How this gateway behaves toward clients and names itself. Durations are seconds, rates bytes a second."""
+    """How this gateway behaves toward clients and names itself. Durations are seconds, rates bytes a second. `cors` is of answers that no
+    route is behind.
+    """
 
     name: bytes = b"idempotency-gateway"
     forwarding: Forwarding = Forwarding.X_FORWARDED
@@ -32,6 +35,7 @@ class Edge:
     min_rate: int = 240
     patience: Patience = PATIENT
     half_closed_patience: Patience = PATIENT
+    cors: Cors | None = None
 
 
 @dataclass(frozen=True, slots=True)

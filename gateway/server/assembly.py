@@ -281,6 +281,7 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
         client.min_rate,
         patience,
         replace(patience, silence=client.half_close_timeout),
+        config.cors,
     )
     forwards = frozenset(name for name, upstream in config.upstreams.items() if upstream.forwards_overrides)
     secret = config.digest_secret or b""

@@ -46,6 +46,7 @@ _KEY = ".routes.idempotency.key"
 NEEDS_MORE = {
     ".tls",
     ".routes.host",
+    ".routes.cors",
     ".admin.tls",
     ".upstreams.tls",
     ".upstreams.targets",

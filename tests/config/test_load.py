@@ -145,6 +145,7 @@ def test_the_least_file_takes_every_default(tmp_path: Path) -> None:
         trusted_proxies=(),
         forwarded=Forwarding.X_FORWARDED,
         proxy_status=False,
+        cors=None,
         client=ClientSettings(15.0, 60.0, 60.0, 240, 30.0, 75.0, 10_000, 0, 64 * 1024, 256),
         memory=MemorySettings(256 * 1024 * 1024, None),
         postgres=PostgresSettings("postgresql://db/gateway", 8, 2.0, prepared_statements=True, allow_unsafe=frozenset()),
@@ -212,6 +213,7 @@ def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
         trusted_proxies=networks,
         forwarded=Forwarding.BOTH,
         proxy_status=True,
+        cors=None,
         client=ClientSettings(5.0, 20.0, 40.0, 1024, 10.0, 30.0, 500, 50, 16 * 1024, 100),
         memory=MemorySettings(64 * 1024 * 1024, str(tmp_path)),
         postgres=PostgresSettings(

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.cors import expose
 from gateway.core.decision import Label
-from gateway.core.marks import MARKS, Mark, expires, expose, exposed, mark
+from gateway.core.marks import MARKS, Mark, expires, exposed, mark
 from gateway.core.model import Headers
 from gateway.core.policy import BodyKey, Dialect, HeaderKey, KeyPolicy, Policy
 
