@@ -29,6 +29,11 @@ class Refuses:
 
 
 @dataclass(frozen=True, slots=True)
+class Undone:
+    """The store was asked, and says that it undid the statement."""
+
+
+@dataclass(frozen=True, slots=True)
 class LosesReply:
     """The statement lands, its reply gets lost."""
 
@@ -54,7 +59,7 @@ class AnswersLate:
     seconds: float
 
 
-Trouble = Refuses | LosesReply | Lands | Stalls | AnswersLate
+Trouble = Refuses | Undone | LosesReply | Lands | Stalls | AnswersLate
 
 
 class TroubledStore:
@@ -80,6 +85,9 @@ class TroubledStore:
             case Refuses(asked):
                 self._stage.tell(f"{operation}: refused")
                 raise StoreUnavailable("memory", "refused", may_have_landed=False, asked=asked)
+            case Undone():
+                self._stage.tell(f"{operation}: undone")
+                raise StoreUnavailable("memory", "timeout", may_have_landed=False, asked=True)
             case LosesReply():
                 await self._land(operation, perform)
             case Stalls(seconds):

@@ -13,6 +13,7 @@ from gateway.core.model import Lease, Status
 from gateway.embedded import PostgresServer, start_postgres
 from gateway.ports import StoreUnavailable
 from gateway.store.postgres import PostgresStore
+from gateway.store.postgres.lane import Lane
 from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
 from tests.postgres.watch import until
@@ -173,7 +174,7 @@ async def test_commits_that_are_given_up_do_not_fill_the_server(make_store: Make
 
 
 async def test_a_call_that_is_given_up_opens_no_connection_to_cancel_it(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
-    """Neither a call in time, nor one that is cancelled with its task."""
+    """A cancel request is a connection of its own."""
     store = make_store(proxied, pool_size=1, timeout=0.3)
     await reserved(store, intent())
     before = proxy.connections
@@ -182,6 +183,19 @@ async def test_a_call_that_is_given_up_opens_no_connection_to_cancel_it(make_sto
         await store.reserve(intent())
     await asyncio.sleep(0.05)
     assert proxy.connections == before
+
+
+async def test_a_task_that_is_cancelled_opens_no_connection_to_cancel_its_statement(proxied: str, proxy: FaultProxy) -> None:
+    """Whoever ends the process's tasks: the driver's request is not sent."""
+    lane = Lane(await asyncpg.connect(proxied), explicit=False, limit=30.0)
+    lane.deadline = asyncio.get_running_loop().time() + 30
+    running = asyncio.ensure_future(lane.fetch("SELECT pg_sleep(30)"))
+    await asyncio.sleep(0.05)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await asyncio.sleep(0.05)
+    assert (proxy.connections, lane.usable, lane.hung_up) == (1, False, True)
 
 
 async def test_a_statement_that_the_server_ended_did_not_land(
