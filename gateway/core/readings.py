@@ -93,6 +93,7 @@ def _options(raw: bytes) -> Iterable[Option] | None:
     states = {(raw if _SPECIAL.search(_decode_fully(raw)) else _decode_fully(raw), False)}
     while True:
         states |= {(_END.sub(b"", text), True) for text, _ in states if _END.search(text)}
+        states |= {(text.partition(b";")[0], True) for text, _ in states if b";" in text}  # Fastify takes it for the query's beginning
         states |= {(_PARAMETERS.sub(b"", text), ends) for text, ends in states}
         for text, ends in states:
             for pieces in (text.split(b"/"), _SEPARATOR.split(text)):

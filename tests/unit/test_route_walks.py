@@ -21,7 +21,7 @@ WALKS = rb"""
     //host/v1/pay  ///host/v1/pay  /\host/v1/pay  /%2Fhost/v1/pay  //host:80/v1/pay  http://host//v1/pay
     http://host//h/v1/pay  /V1/Pay  /v1/PAY  /V1/p%41y  /v1/P%41Y.  /v1/a%2Fb/refun%64  /v1/a%252Fb%2Frefund
     /v1/%20/refund/  /v1/a%2F%20/refund  /v1/pay%252525252F  /v1/;/pay  /v1/%2F/pay  /v1/%20/pay
-    /v1%c0%af/pay  /v1/p%ffay  /v1/pay%80  /v1/%fe/pay
+    /v1/pay;x;y/z  /v1/pay;/x  /v1/pay%3B/x  /v1%c0%af/pay  /v1/p%ffay  /v1/pay%80  /v1/%fe/pay
 """.split()
 
 
