@@ -21,7 +21,7 @@ from gateway.core.pointers import split_pointer
 from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.readings import decode_escapes
 from gateway.core.routes import split_target
-from gateway.core.splice import Whole, resolve, strict_json
+from gateway.core.splice import JsonText, Whole, resolve
 
 _STRING = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(.*)', re.DOTALL)
 _ESCAPED = re.compile(rb'\\(["\\])')
@@ -131,12 +131,12 @@ def _only_value(pairs: list[tuple[bytes, bytes]], name: str, what: str) -> bytes
     return found[0][1] if found[0][0] == wanted else KeyInvalid(f"The {what} {name} was sent in another spelling.")
 
 
-def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:
+def find_key_in_body(body: bytes, policy: KeyPolicy, text: JsonText | None = None) -> KeyFound:
     """Find the key in a JSON body of at most `LARGE_BODY` bytes.
 
     An empty body, a member that is absent, and `null` (which many libraries send for what is not set) are no key. A body that is not strict
     JSON is an error, not "no key": nobody knows what an upstream that reads more loosely, or the other one of two equal names, finds in it.
-    A whole number is the text that it is written as.
+    A whole number is the text that it is written as. `text` is what is known of the body as JSON already.
     """
     assert isinstance(policy.place, BodyKey), "a route has one kind of place for its key"
     if len(body) > LARGE_BODY:
@@ -144,7 +144,7 @@ def find_key_in_body(body: bytes, policy: KeyPolicy) -> KeyFound:
     if not body.strip(b" \t\r\n"):
         return KeyMissing()
     try:
-        value = resolve(strict_json(body), split_pointer(policy.place.pointer))
+        value = resolve((text or JsonText(body)).value(), split_pointer(policy.place.pointer))
     except ValueError:
         return KeyInvalid("The key cannot be read: the body must be JSON (RFC 8259) in UTF-8, without duplicate names.")
     if value is None:

@@ -12,7 +12,7 @@ from gateway.core.headers import wire_name
 from gateway.core.key import field_value
 from gateway.core.model import Headers
 from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
-from gateway.core.splice import splice
+from gateway.core.splice import JsonText
 
 _DIGESTS = frozenset({b"content-digest", b"repr-digest", b"digest", b"content-md5"})
 """Fields that a changed body makes untrue (RFC 9530, and what came before it)."""
@@ -20,11 +20,14 @@ _DIGESTS = frozenset({b"content-digest", b"repr-digest", b"digest", b"content-md
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a request in which a key can stand. `target` is in origin-form. `body` None: it is not in memory, and stays as it is."""
+    """The parts of a request in which a key can stand. `target` is in origin-form. `body` None: it is not in memory, and stays as it is.
+    `text` is what is known of that body as JSON already.
+    """
 
     headers: Headers
     target: bytes
     body: bytes | None
+    text: JsonText | None = None
 
 
 def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
@@ -54,7 +57,7 @@ def _same(one: KeyPlace, other: KeyPlace) -> bool:
 
 
 def put(place: KeyPlace, key: str, parts: Parts) -> Parts | None:
-    """The request with this key in this place, once, whatever stood there before. None if the body cannot take it (`splice`).
+    """The request with this key in this place, once, whatever stood there before. None if the body cannot take it (`JsonText`).
 
     Fields with a digest of a body that was changed are left out.
     """
@@ -64,7 +67,8 @@ def put(place: KeyPlace, key: str, parts: Parts) -> Parts | None:
         case QueryKey(name):
             return replace(parts, target=in_target(parts.target, name, key))
         case BodyKey(pointer):
-            return _with_body(parts, None if parts.body is None else splice(parts.body, pointer, key))
+            text = parts.text if parts.text is not None and parts.text.body is parts.body else None
+            return _with_body(parts, None if parts.body is None else (text or JsonText(parts.body)).with_text(pointer, key))
         case FormKey(name):
             readable = parts.body is not None and is_form(parts.headers)
             return _with_body(parts, _in_pairs(parts.body, name, key) if readable and parts.body is not None else None)

@@ -9,6 +9,7 @@ from gateway.core.headers import first
 from gateway.core.model import Fingerprint, Headers, RecordKey
 from gateway.core.places import Parts, put
 from gateway.core.policy import FormKey, HeaderKey, Policy
+from gateway.core.splice import JsonText
 from gateway.ports import Body, UpstreamRequest
 
 
@@ -34,8 +35,8 @@ class GuardedRequest:
 
     `forward` makes what the upstream shall see, which only a request that executes needs; a body of None stays as it came. A `body` that
     was spilled comes with its digest, and with that of its `parts` if it is multipart. `held` is closed with the request. `key_digest` is
-    the key as logs show it, `meaning` the request's fingerprint once that is known. `captured`, `correlation` and `sealed` are as in
-    `Intent`; `client` is for those who wait.
+    the key as logs show it, `meaning` the request's fingerprint once that is known. `text` is what is known of the body as JSON.
+    `captured`, `correlation` and `sealed` are as in `Intent`; `client` is for those who wait.
     """
 
     request_id: str
@@ -57,6 +58,7 @@ class GuardedRequest:
     sealed: bytes | None = None
     host: bytes = b""
     client: Client | None = None
+    text: JsonText | None = None
     _content: Content | None = None
 
     @property
@@ -71,11 +73,8 @@ class GuardedRequest:
         meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, self.parts)
         target, place = self.target, self.policy.key.place
         if not isinstance(place, HeaderKey):  # the key, however it is spelled, is no part of what its request means
-            bare = put(
-                place,
-                "",
-                Parts(self.headers if isinstance(place, FormKey) else (), target, meaning if isinstance(meaning, bytes) else None),
-            )
+            headers = self.headers if isinstance(place, FormKey) else ()
+            bare = put(place, "", Parts(headers, target, meaning if isinstance(meaning, bytes) else None, self.text))
             if bare is not None:
                 target, meaning = bare.target, meaning if bare.body is None else bare.body
         return Content(self.policy.scope, self.method, target, self.headers, meaning, self.host)
@@ -93,6 +92,6 @@ class GuardedRequest:
 
     def close(self) -> None:
         """Nobody needs the body any more. Idempotent."""
-        held, self.held, self.body, self._content = self.held, None, b"", None
+        held, self.held, self.body, self._content, self.text = self.held, None, b"", None, None
         if held is not None:
             held.close()

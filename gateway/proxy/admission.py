@@ -10,6 +10,7 @@ from gateway.core.overrides import fold
 from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPolicy, Policy, QueryKey, principal_headers
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, Scope, find_scope
+from gateway.core.splice import JsonText
 from gateway.engine.answers import Refused, Reply
 
 
@@ -66,12 +67,12 @@ def announced_too_large(fields: Fields, policy: Policy) -> bool:
     return announced is not None and announced.isdigit() and int(announced[:20]) > policy.limits.request_body
 
 
-def admit_body(body: bytes | None, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:
-    """Judge a key in the body, once that is read. None: it is too large to be looked into."""
+def admit_body(body: bytes | None, fields: Fields, policy: Policy, text: JsonText | None = None) -> Key | Unkeyed | Reply:
+    """Judge a key in the body, once that is read. None: it is too large to be looked into. `text` is what is known of it as JSON."""
     if body is None:
         return judge(KeyInvalid("The body is too large to be searched for a key."), fields, policy)
     in_form = isinstance(policy.key.place, FormKey)
-    return judge(find_key_in_form(body, fields, policy.key) if in_form else find_key_in_body(body, policy.key), fields, policy)
+    return judge(find_key_in_form(body, fields, policy.key) if in_form else find_key_in_body(body, policy.key, text), fields, policy)
 
 
 def judge(found: KeyFound, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:

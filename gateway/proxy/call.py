@@ -11,6 +11,7 @@ from gateway.core.headers import Fields, Hop
 from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.policy import Policy
 from gateway.core.routes import split_target
+from gateway.core.splice import JsonText
 from gateway.engine.request import Held
 from gateway.ports import Body
 from gateway.proxy.body import Pace, expect_continue
@@ -25,9 +26,9 @@ class Call:
     """`raw` is the request target as received, `fields` the field lines likewise. The fields from `cors` on are filled in on the way.
 
     `policy` is that of a guarded route, `key` the key's text, `principal` who asks, where the route keeps that. `body` is one that was read
-    already, `held` what holds it, and `parts` as in `gateway.proxy.body.Taken`. `doubles` are the folded names of fields that came in a
-    second spelling, which is gone. `unlisted` is the policy that a keyed request missed by its method. `waited_for`: the client asked
-    before it sends its body (`Expect: 100-continue`) and was not told to go on.
+    already, `held` what holds it, and `parts` as in `gateway.proxy.body.Taken`; `text` is what is known of it as JSON. `doubles` are the
+    folded names of fields that came in a second spelling, which is gone. `unlisted` is the policy that a keyed request missed by its
+    method. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
     """
 
     request: BaseRequest
@@ -46,6 +47,7 @@ class Call:
     body: bytes | Body | None = None
     held: Held | None = None
     parts: bytes | None = None
+    text: JsonText | None = None
     request_bytes: int = 0
     waited_for: bool = False
     doubles: frozenset[bytes] = frozenset()

@@ -3,6 +3,9 @@
 LINES = 1024
 """As many chunks at most are in one piece, so that the parser's pauses take effect: it counts its chunks."""
 
+LINE = 256
+"""Bytes of a line that are kept, or a few more, while its end is still to come: a size stands in its first ones."""
+
 
 class Chunks:
     """Follows one chunked body through its pieces. It validates nothing: the parser, which is fed what this cuts, does."""
@@ -28,9 +31,10 @@ class Chunks:
                 break
             end = data.find(b"\n", at)
             if end < 0:
-                self._line += data[at:]
+                if len(self._line) < LINE:
+                    self._line += data[at:]
                 return len(data)
-            line, self._line = (self._line + data[at:end]).rstrip(b"\r"), b""
+            line, self._line = (self._line + data[at : min(end, at + LINE)]).rstrip(b"\r"), b""
             at = end + 1
             if not self._last:
                 self._open(line)

@@ -1,5 +1,6 @@
 """A guarded request up to the engine: its caller, its key, its body, and what the upstream shall get of them."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from gateway.core.headers import hops_left, to_upstream, uncoded
 from gateway.core.key import Key
 from gateway.core.model import RecordKey
 from gateway.core.notice import notice
+from gateway.core.packing import INLINE
 from gateway.core.places import Parts, carry
 from gateway.core.policy import BodyKey, Combine, FormKey, ForwardKey, HeaderPrincipal, Mode, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.scope import Scope, derived_key, key_digest, scope_of
+from gateway.core.splice import JsonText
 from gateway.engine.answers import Refused, Reply
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
@@ -114,8 +117,10 @@ class Guard:
 
     async def _with_body(self, call: Call, route: Route, policy: Policy, scope: Scope, key: Key | Later) -> Reply:
         whole = call.body if isinstance(call.body, bytes) else None
+        if whole is not None and (pointers := _pointers(policy)):
+            call.text = await read_json(whole, pointers)
         if isinstance(key, Later):
-            found = admit_body(whole, call.fields, policy)
+            found = admit_body(whole, call.fields, policy, call.text)
             if not isinstance(found, Key):
                 return await self._without_key(found, call, route, policy)
             key = found
@@ -141,6 +146,7 @@ class Guard:
             call.parts,
             host=call.host(),
             client=call.connection,
+            text=call.text,
         )
         if policy.reconcilable and policy.mode is Mode.ENFORCE:
             _capture(request, call, whole)
@@ -196,7 +202,7 @@ def forwarded(call: Call, route: Route, policy: Policy, key: RecordKey, body: by
     if policy.reads_answers:
         headers = uncoded(headers)
     derived = derived_key(call.routing.secret, key.scope_id, key.key).decode() if policy.forward_key is ForwardKey.DERIVED else ""
-    return carry(Parts(headers, call.target, body if _changes_body(policy) else None), policy, key.key, derived)
+    return carry(Parts(headers, call.target, body if _changes_body(policy) else None, call.text), policy, key.key, derived)
 
 
 def _by_headers(policy: Policy) -> bool:
@@ -211,6 +217,24 @@ def _changes_body(policy: Policy) -> bool:
     goes = policy.key_goes_to
     same = policy.forward_key is ForwardKey.AS_RECEIVED and goes == policy.key.place
     return isinstance(goes, BodyKey | FormKey) and policy.forward_key is not ForwardKey.NONE and not same
+
+
+def _pointers(policy: Policy) -> list[str]:
+    """Where a key stands in a JSON body, or will."""
+    return [place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)]
+
+
+async def read_json(body: bytes, pointers: list[str]) -> JsonText:
+    """What is to be known of a body as JSON. A large one would hold up the loop for tenths of a second."""
+    text = JsonText(body)
+    if len(body) > INLINE:
+        await asyncio.to_thread(_find, text, pointers)
+    return text
+
+
+def _find(text: JsonText, pointers: list[str]) -> None:
+    for pointer in pointers:
+        text.find(pointer)
 
 
 def _parts(forward: Callable[[], Parts | None]) -> Parts:
