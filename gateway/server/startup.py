@@ -23,6 +23,9 @@ START_PATIENCE = 30.0
 _HOPELESS = frozenset({"28", "3D"})
 """Classes of SQLSTATE that no waiting mends: the login is refused, the database is not there."""
 
+_LOST = frozenset({"08", "53", "57"})
+"""Classes of SQLSTATE of a server that goes away, or has no room now."""
+
 _DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError)
 
 _log = logging.getLogger(__name__)
@@ -49,23 +52,39 @@ class _Trouble:
 
 
 async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
-    """Wait for Postgres, then check it and register what the route map claims. Raises `Unavailable` or `Refused`."""
-    config = gateway.config
-    await _wait_for_postgres(gateway)
-    problems = await _server_problems(config)
-    if problems:
-        raise Refused(problems)
-    try:
-        drifts = await gateway.scopes.register(config, accept_change=accept_scope_change)
-    except StoreUnavailable as error:
-        raise Unavailable(str(error)) from error
-    if drifts:
-        raise Refused(drifts)
+    """Wait for Postgres, then check it and register what the route map claims. Raises `Unavailable` or `Refused`.
 
-
-async def _wait_for_postgres(gateway: Gateway) -> None:
+    A server that goes away again between two of these steps is waited for again: all of it has `START_PATIENCE`.
+    """
     loop = asyncio.get_running_loop()
-    until, told = loop.time() + START_PATIENCE, None
+    until = loop.time() + START_PATIENCE
+    while True:
+        await _wait_for_postgres(gateway, until)
+        try:
+            problems = await _server_problems(gateway.config)
+            problems = problems or await gateway.scopes.register(gateway.config, accept_change=accept_scope_change)
+        except (Unavailable, StoreUnavailable) as error:
+            if loop.time() >= until or not _went_away(error):
+                raise Unavailable(str(error)) from error
+            _log.warning("Waiting for Postgres: %s", error)
+            await asyncio.sleep(0.5)
+        else:
+            if problems:
+                raise Refused(problems)
+            return
+
+
+def _went_away(error: Unavailable | StoreUnavailable) -> bool:
+    """Whether the server was lost on the way. What it said itself (no permission) is said again the next time."""
+    if isinstance(error, StoreUnavailable):
+        return error.reason in {"refused", "timeout", "disconnected"}
+    cause = error.__cause__
+    return not isinstance(cause, asyncpg.PostgresError) or (cause.sqlstate or "")[:2] in _LOST
+
+
+async def _wait_for_postgres(gateway: Gateway, until: float) -> None:
+    loop = asyncio.get_running_loop()
+    told = None
     while (reason := await gateway.authority.ready()) is not None:
         trouble = await _diagnose(gateway.config, reason)
         if trouble.final or loop.time() >= until:

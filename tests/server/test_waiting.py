@@ -122,3 +122,15 @@ async def said(folder: Path, words: str) -> None:
     async with asyncio.timeout(20):
         while not log.exists() or words not in log.read_text():
             await asyncio.sleep(0.05)
+
+
+async def test_a_server_that_is_lost_between_two_steps_is_waited_for_again(setup: Setup, tmp_path: Path) -> None:
+    """A connection that breaks while the start looks at the server's settings is no reason to give up."""
+    at = urlsplit(setup.postgres)
+    assert at.hostname is not None
+    assert at.port is not None
+    async with fault_proxy(at.hostname, at.port) as proxy:
+        proxy.drop_reply_to(b"synchronous_commit")
+        netloc = f"{at.username}:{at.password}@127.0.0.1:{proxy.port}"
+        async with running(replace(setup, postgres=at._replace(netloc=netloc).geturl()), tmp_path) as gateway:
+            assert await gateway.logged(lambda line: str(line["msg"]).startswith("Waiting for Postgres: "))

@@ -5,6 +5,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support.services import new_root, remove_data
 from tests.torture.clients import Crowd
@@ -42,11 +43,13 @@ async def torture(seed: int, seconds: float, *, clients: int = 12, breakers: int
         async with fleet(folder, random.Random(seed + 1), now, story.add, ledger.port, settle_timeout) as made:
             crowd = Crowd(made, random.Random(seed + 2), now, story.add)
             stuck = await _play(made, crowd, ledger, seconds, clients, breakers)
+        defects = await asyncio.to_thread(_defects, folder)
     finally:
         await ledger.stop()
         remove_data(folder)
     broken = [f"{what}\n" + "\n".join(story.of(key)) for key, what in violations(story, ended=crowd.wanted)]
     broken += [f"{operation} had no answer {ENDING:g} s after everything was mended" for operation in stuck]
+    broken += [f"a gateway logged a defect of its own: {line}" for line in defects]
     return Outcome(len(crowd.wanted), _counted(story), sum(not isinstance(one, Executed | Told) for one in story.events), broken)
 
 
@@ -73,6 +76,12 @@ async def _play(made: Fleet, crowd: Crowd, ledger: Ledger, seconds: float, clien
         if task not in late:
             task.result()
     return list(stuck)
+
+
+def _defects(folder: Path) -> list[str]:
+    """Log lines with a traceback, the first of each kind: a store or an upstream that is away is no reason for one."""
+    lines = [line for log in sorted(folder.glob("*.log")) for line in log.read_text().splitlines() if "Traceback" in line]
+    return list({line[-200:]: line for line in reversed(lines)}.values())
 
 
 def _counted(story: Story) -> Counter[str]:

@@ -136,6 +136,8 @@ def _answers(operation: Operation, answers: Sequence[Told], executed: Mapping[Op
     numbers = {one.number for one in executed.get(operation, ())}
     for one in answers:
         if one.status != 201:
+            if one.problem == "internal-error":
+                yield operation.key, f"a defect was told: {line(one)}"
             if one.problem is None and one.body != PASSED_ON.get(one.status):
                 yield operation.key, f"an answer that nobody made: {line(one)}"
             continue

@@ -50,6 +50,7 @@ BROKEN: dict[str, list[Event]] = {
     "told otherwise": [DONE, told(2.0, answer(7)), refused(3.0, "outcome-unknown")],
     "told otherwise after its answer": [DONE, told(2.0, answer(7)), refused(3.0, "request-in-progress")],
     "other bytes": [DONE, told(2.0, answer(7)), told(3.0, answer(7) + b" ")],
+    "a defect was told": [DONE, refused(2.0, "internal-error", 500)],
     "is stuck": [DONE, refused(3.0, "outcome-unknown")],
     "never executed": [refused(3.0, "request-in-progress")],
 }
