@@ -68,6 +68,11 @@ class Audit:
     detail: Detail = field(default_factory=dict)
 
 
+def deleted_key(key: RecordKey) -> RecordKey:
+    """What lines about a deleted record have in place of its key."""
+    return RecordKey(key.scope_id, f"sha256:{key.lookup_digest().hex()}")
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What an event said of a record whose attempt still ran: kept with the record, and used as soon as it is unknown."""
@@ -322,7 +327,11 @@ class Operations(Protocol):
         ...
 
     async def delete(self, fence: Fence, audit: Audit) -> Transition:
-        """Forget a `completed` or `failed_retryable` record: its key is free. STALE for any other state. Its audit line stays."""
+        """Forget a `completed` or `failed_retryable` record: its key is free. STALE for any other state.
+
+        Of the key only a digest is left (`deleted_key`): archived lives of it go, its history loses its details, and its lines there and in
+        the audit table, the one of the deletion included, have the digest in its place.
+        """
         ...
 
     async def audited(self, after: int, limit: int) -> Sequence[AuditLine]:

@@ -73,7 +73,7 @@ def _record_paths() -> Json:
             "delete": _operation(
                 "deleteRecord",
                 "records",
-                "Forget a completed or failed_retryable record: its key is free",
+                "Forget a completed or failed_retryable record: its key is free, and only its digest is left",
                 _json("Changed"),
                 (400, 403, 404, 409),
                 [*_grounds(required=True), _query("version", VERSION)],

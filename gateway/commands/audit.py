@@ -12,7 +12,7 @@ from gateway.commands.shared import config_option
 
 @click.group()
 def audit() -> None:
-    """What operators did, in the append-only audit table.
+    """What operators did, in the append-only audit table. The key of a record that was deleted since is shown by its digest.
 
     \b
       idempotency-gateway audit list --config gateway.yaml

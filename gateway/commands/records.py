@@ -152,7 +152,7 @@ def release_record(config: Path, retention: float | None, **given: Any) -> None:
 @change_options
 @json_option
 def delete_record(config: Path, **given: Any) -> None:
-    """Forget a completed or failed_retryable record: the next request with its key runs.
+    """Forget a completed or failed_retryable record: the next request with its key runs. Of the key a digest is left.
 
     \b
       idempotency-gateway records delete --config gateway.yaml rec_Y2hhcmdlOm5vbmUAa2V5LTE --reason "GDPR-12"

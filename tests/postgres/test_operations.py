@@ -13,7 +13,7 @@ import pytest
 
 from gateway.core.model import Lease, RecordKey, Status
 from gateway.ports import Retention, StoreUnavailable, Transition
-from gateway.resolving import Audit, Entry, Evidence, Fence, Listed, Selection, Shown
+from gateway.resolving import Audit, Entry, Evidence, Fence, Listed, Selection, Shown, deleted_key
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.cursors import Position, write_cursor
 from tests.contract.harness import KEPT, LEASE, MAX_EXECUTION, PostgresHarness, intent, packed_response, reserved, response
@@ -354,9 +354,53 @@ async def test_an_ended_record_is_deleted(harness: PostgresHarness, look: Connec
     assert await harness.store.operations.delete(await fence(harness, record), AUDIT) is Transition.DONE
     assert await harness.store.operations.show(record) is None
     (line,) = await harness.store.operations.audited(0, 10)
-    assert (line.audit, line.key, line.record_id) == (AUDIT, record, lease.record_id)
+    assert (line.audit, line.key, line.record_id) == (AUDIT, deleted_key(record), lease.record_id)
     assert isinstance(await harness.store.reserve(intent(record, gone_for=1000.0)), Lease)
     assert await look.fetchval("SELECT count(*) FROM gateway_tombstones") == 1
+
+
+async def test_a_deletion_leaves_nothing_of_a_key_but_its_digest(harness: PostgresHarness, look: Connection) -> None:
+    """Neither of this life nor of those in the archive, in no table. What was done about it, when and by whom, is still told."""
+    record, operations = key("anna@example.com-order-7"), harness.store.operations
+    kept = Retention(10.0, keep_for=1e6)
+    first = await reserved(harness.store, intent(record))
+    await harness.store.complete(first, response(), kept)
+    await harness.advance(11)
+    again = await harness.store.find(record)
+    assert again is not None
+    second = await harness.store.claim(again, intent(record))
+    assert second is not None
+    await harness.store.complete(second, response(), kept)
+    assert len(await harness.archived(record)) == 1
+    told = Entry("lookup", "not_executed", {"request": "GET /orders/anna"}, "ada", "looked")
+    await harness.store.reconciliation.note(record, second.record_id, told)
+    await operations.show(record, body=True, audit=replace(AUDIT, action="show_body"))
+    other = await make(harness, key("other"), "completed")
+    await operations.show(other.key, body=True, audit=AUDIT)
+
+    assert await operations.delete(await fence(harness, record), replace(AUDIT, action="delete")) is Transition.DONE
+
+    for (table,) in await look.fetch("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'gateway_%'"):
+        rows = await look.fetch(f"SELECT to_jsonb(t)::text FROM {table} t")
+        assert not [row for (row,) in rows if "anna" in row], table
+    (line,) = await look.fetch("SELECT idempotency_key, source, what, actor, reason, detail FROM gateway_history")
+    assert tuple(line) == (deleted_key(record).key, "lookup", "not_executed", "ada", "looked", "{}")
+    lines = [(line.audit.action, line.key) for line in await operations.audited(0, 10)]
+    assert lines == [("show_body", deleted_key(record)), (AUDIT.action, other.key), ("delete", deleted_key(record))]
+
+
+async def test_an_audit_line_is_never_changed_but_for_its_key_to_its_digest(harness: PostgresHarness, look: Connection) -> None:
+    """No other digest, and nothing beside it; nor is a line ever taken away."""
+    record = key("k")
+    await make(harness, record, "completed")
+    await harness.store.operations.show(record, body=True, audit=AUDIT)
+    right, wrong = deleted_key(record).key, deleted_key(key("other")).key
+    refused = [f"SET idempotency_key = '{wrong}'", "SET idempotency_key = 'x'", f"SET idempotency_key = '{right}', actor = 'eve'"]
+    refused += ["SET reason = ''", "SET detail = '{}'", "SET record_id = gen_random_uuid()", "SET actor = actor"]
+    for change in (*(f"UPDATE gateway_audit {change}" for change in refused), "DELETE FROM gateway_audit", "TRUNCATE gateway_audit"):
+        with pytest.raises(asyncpg.RaiseError, match="append-only"):
+            await look.execute(change)
+    await look.execute(f"UPDATE gateway_audit SET idempotency_key = '{right}'")
 
 
 async def test_what_a_change_is_not_for_is_left_alone(harness: PostgresHarness, look: Connection) -> None:

@@ -260,6 +260,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM 
 -- name: operator_delete
 -- The key is free afterwards, also of the tombstone ($9, its digest) of an earlier life. Locks in the reaper's order: the record, then the
 -- tombstone. Of a completed one the life is written down, for entries of it that might come back in Redis.
+-- Of the key only its digest is left: archived lives go, history and audit lines keep who did what and when.
 WITH held AS MATERIALIZED (
     SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
@@ -276,9 +277,24 @@ WITH held AS MATERIALIZED (
     INSERT INTO gateway_deletions (number, record_id, expires_at) SELECT number, record_id, expires_at FROM numbered
 ), forgotten AS (
     DELETE FROM gateway_tombstones WHERE digest = $9 AND EXISTS (SELECT FROM done)
+), hidden AS (
+    SELECT scope_id, idempotency_key, record_id, 'sha256:' || encode($9, 'hex') AS digest FROM done
+), archived AS (
+    DELETE FROM gateway_records_archive a USING hidden n WHERE a.scope_id = n.scope_id AND a.idempotency_key = n.idempotency_key
+), remembered AS (
+    UPDATE gateway_history h
+    SET idempotency_key = n.digest,
+        detail = '{}'
+    FROM hidden n
+    WHERE h.scope_id = n.scope_id AND h.idempotency_key = n.idempotency_key
+), said AS (
+    UPDATE gateway_audit a
+    SET idempotency_key = n.digest
+    FROM hidden n
+    WHERE a.scope_id = n.scope_id AND a.idempotency_key = n.idempotency_key
 ), audited AS (
     INSERT INTO gateway_audit (scope_id, idempotency_key, record_id, actor, action, reason, detail)
-    SELECT scope_id, idempotency_key, record_id, $5::text, $6::text, $7::text, $8::jsonb FROM done
+    SELECT scope_id, digest, record_id, $5::text, $6::text, $7::text, $8::jsonb FROM hidden
 )
 SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM held) THEN 'stale' ELSE 'missing' END AS transition
 
