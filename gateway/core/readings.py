@@ -114,13 +114,19 @@ def _assume(options: Iterable[Option], *, last: bool) -> list[Option]:
     """
     result = list(options)
     for segments, ends, _, _ in options:
-        if (last or ends) and segments and (stem := segments[-1].rpartition(".")[0]):
-            result.append(Option((*segments[:-1], stem), ends, assumed=True))
+        if (last or ends) and segments:
+            result += [Option((*segments[:-1], stem), ends, assumed=True) for stem in _stems(segments[-1])]
         for at, segment in enumerate(segments):
             if _SCRIPT.fullmatch(segment):
                 result.append(Option((*segments[:at], *segments[at + 1 :]), ends, assumed=True))
                 result.append(Option(segments[at + 1 :], ends, anew=True, assumed=True))
     return result
+
+
+def _stems(segment: str) -> set[str]:
+    """A segment less its last suffix, the last two, the last three, or all that has a dot: Sinatra's formats hold dots."""
+    pieces = segment.split(".")
+    return {stem for stem in (".".join(pieces[:count]) for count in (1, -3, -2, -1)) if stem} - {segment}
 
 
 def _is_something(raw: bytes) -> bool:

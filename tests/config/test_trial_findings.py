@@ -49,3 +49,30 @@ def test_a_dialect_decides_nothing_about_trust(tmp_path: Path, line: str) -> Non
     """Whom to trust, and whether to guard at all, is a route's own word."""
     (tmp_path / "own.yaml").write_text(f"name: own\nabout: Ours.\nidempotency:\n  {line}\n")
     assert "a route's own word" in mistakes(tmp_path, "dialect: ./own.yaml")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?:a|aa)*b", "(?:a|aa){60}b", "(?:a?){60}", "a*b*c*d*e", "a?" * 30, "(?:[a-z]|[0-9]-)+", "(?>(?:a|aa)*)b", "(?=(?:a|aa)*b)x"],
+)
+def test_a_pattern_that_can_match_in_too_many_ways_is_refused(tmp_path: Path, pattern: str) -> None:
+    """Whoever sends a key chooses how long a backtracking matcher tries."""
+    assert "can match in too many ways" in mistakes(tmp_path, f'key: {{pattern: "{pattern}"}}')
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(
+            "[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}",
+            "(?:ord|pay|ref)_[0-9A-Za-z]{10,40}",
+            "[^@]+@[^@]+[.][a-z]{2,}",
+        ),
+        *("[a-z]++(?:-[a-z]++)*+", "(?:[a-z]{3}-){4}[0-9]+", "(?=[a-z])[a-z0-9_-]+", "[A-Za-z0-9_-]+"),
+    ],
+)
+def test_patterns_of_keys_as_people_write_them_are_taken(tmp_path: Path, pattern: str) -> None:
+    """Prefixes, UUIDs, several parts; and what repeats repetitions without giving anything back."""
+    path = tmp_path / "gateway.yaml"
+    path.write_text(TEXT.format(more=f'key: {{pattern: "{pattern}"}}'))
+    assert load(path, {}).routes[0].policy is not None

@@ -104,7 +104,15 @@ def test_a_path_beyond_all_measure_is_refused_unread() -> None:
     assert steps(target) < 100
 
 
-RAILS_AND_PHP = [b"/v1/pay.json", b"/v1/pay.xml", b"/v1/pay.json/", b"/V1/Pay.JSON", b"/v1/pay%2Ejson", b"/v1/7/refund.json"]
+RAILS_AND_PHP = [
+    b"/v1/pay.json",
+    b"/v1/pay.xml",
+    b"/v1/pay.xml.json",
+    b"/v1/pay.json/",
+    b"/V1/Pay.JSON",
+    b"/v1/pay%2Ejson",
+    b"/v1/7/refund.json",
+]
 FRONT_CONTROLLERS = [
     b"/index.php/v1/pay",
     b"/index.php/v1/pay/",
