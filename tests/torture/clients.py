@@ -12,6 +12,7 @@ from tests.torture.story import Operation, Told
 
 CALLERS = ("ada", "bob", "cyd")
 TRIES = 4
+FEW = 16
 PATIENCE = 8.0
 """Seconds that a client waits for one answer."""
 
@@ -40,7 +41,12 @@ class Crowd:
         """Every operation that has no answer yet is asked for again and again; returns those that have none by then."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                await asyncio.gather(*(self._insist(operation) for operation in list(self.open)))
+                # A few at a time, in turn: a crowd of hundreds would be a load of its own.
+                while self.open:
+                    await asyncio.gather(
+                        *(self._try_last(operation) for operation in self.dice.sample(sorted(self.open, key=str), self._few()))
+                    )
+                    await asyncio.sleep(0.05)
         return sorted(self.open, key=lambda one: one.key)
 
     def _new(self) -> Operation:
@@ -53,17 +59,22 @@ class Crowd:
         return operation
 
     async def _insist(self, operation: Operation) -> None:
-        """A few times while things are being broken: others go on meanwhile. Once the run closes, for as long as it takes."""
+        """A few times, then others go on: whoever is left without an answer is asked for in the end."""
         left = TRIES
-        while operation in self.open and (left or self.closing):
-            left = max(0, left - 1)
+        while operation in self.open and left and not self.closing:
+            left -= 1
             tries = [self._try(operation) for _ in range(self.dice.choice((1, 1, 1, 2, 3)))]
             if any(await asyncio.gather(*tries)):
                 self.open.discard(operation)
-            elif self.closing:
-                await asyncio.sleep(0.3)
             else:
                 await asyncio.sleep(self.dice.uniform(0.0, 0.3))
+
+    def _few(self) -> int:
+        return min(FEW, len(self.open))
+
+    async def _try_last(self, operation: Operation) -> None:
+        if await self._try(operation):
+            self.open.discard(operation)
 
     async def _look_back(self) -> None:
         """Ask for an old one again, or for another one under its key."""

@@ -231,7 +231,6 @@ async def fleet(
                     ROUTES,
                     f"{{lease: 2s, settle_timeout: {settle_timeout}}}",
                     "{connect: 1s, first_byte: 1s, read_idle: 1s, total: 3s}",
-                    "1s",
                     max_execution="5s",
                     drain="{delay: 0s, timeout: 45s}",
                 )
