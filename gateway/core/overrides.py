@@ -98,9 +98,11 @@ def _names(policy: Policy) -> Iterable[str]:
     return [*places, *principal_headers(policy.principal), *policy.fingerprint.headers]
 
 
-def methods_asked(fields: Fields, target: bytes) -> frozenset[str]:
-    """The methods, in capitals, that a framework may take instead of the request line's, as the fields and the query have them."""
-    asked: set[str] = set()
+def methods_asked(method: str, fields: Fields, target: bytes) -> frozenset[str]:
+    """The methods, in capitals, that a framework may take instead of the request line's, as the fields and the query have them. HEAD is
+    answered by what GET runs.
+    """
+    asked = {"GET"} if method == "HEAD" else set[str]()
     for name in METHOD_FIELDS:
         if fields.first(name) is not None:
             asked |= _upper(fields.values(name))

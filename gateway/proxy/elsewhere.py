@@ -27,7 +27,7 @@ def judge_overrides(call: Call, route: Route) -> Reply | None:
     cleaned = overrides.clean(call.fields)
     if cleaned is not None:
         call.fields, call.doubles = cleaned
-    asked = methods_asked(call.fields, call.raw) if overrides.refuse else None
+    asked = methods_asked(call.request.method, call.fields, call.raw) if overrides.refuse else None
     return _refused(_ASKED) if asked and _leads_elsewhere(_under(call, asked), route) else None
 
 

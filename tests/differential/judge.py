@@ -24,7 +24,7 @@ def passed_on(request: Request) -> Request | None:
     fields = Fields(request.headers)
     cleaned = OVERRIDES.clean(fields)
     fields = fields if cleaned is None else cleaned.fields
-    asked = methods_asked(fields, request.target)
+    asked = methods_asked(request.method.decode(), fields, request.target)
     if may_ask_in_body(request.method.decode(), fields):
         asked |= methods_asked_in(request.body)
     if any(_is_held(TABLE.match(method, request.target)) for method in asked):

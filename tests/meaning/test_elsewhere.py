@@ -3,7 +3,7 @@
 import pytest
 
 from tests.meaning.house import BODY, House, fresh, refusal, replayed
-from tests.support.client import Answer, ask
+from tests.support.client import Answer, Client, ask
 from tests.support.upstream import Exchange, execute_and_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -15,6 +15,7 @@ ROUTES = """
     upstream: payments
     methods: [PATCH]
     idempotency: {key: {required: false}, status_fields: true}
+  - {id: legacy, path: /legacy/pay, upstream: payments, methods: [GET], idempotency: {}}
   - {id: notes, path: /v1/notes/, upstream: payments, methods: [POST], idempotency: {}}
   - {id: rest, path: /**, upstream: payments}
 """
@@ -49,6 +50,17 @@ async def test_another_method_that_is_guarded_is_refused(house: House, target: b
     answer = await send(house, b"POST", target, *lines, body=body)
     assert refusal(answer) == (400, "target-refused")
     assert house.seen == []
+
+
+async def test_head_is_no_way_around_a_guarded_get(house: House) -> None:
+    """Frameworks answer HEAD by running what GET runs; where no GET is guarded it passes."""
+    found: list[int] = []
+    for target in (b"/legacy/pay", b"/v1/pay"):
+        async with await Client.connect(house.gateway.port) as client:
+            await client.send(b"HEAD %b HTTP/1.1\r\nHost: gateway.test\r\n\r\n" % target)
+            found.append((await client.receive(head_only=True)).status)
+    assert found == [400, 201]
+    assert [seen.target for seen in house.seen] == [b"/v1/pay"]
 
 
 @pytest.mark.parametrize("lines", [(b"X-HTTP-Method-Override: DELETE",), (FORM,), (b"Content-Type: application/json",)])

@@ -74,7 +74,7 @@ def target(name: str, make: Callable[[int], bytes]) -> list[object]:
         "match": lambda text: TABLE._match("POST", text, -1),
         "normal": lambda text: normal_segments(split_target(text)[0]),
         "key": lambda text: find_key_in(text, KeyPolicy(QueryKey("key"))),
-        "methods": lambda text: methods_asked(Fields(()), text),
+        "methods": lambda text: methods_asked("POST", Fields(()), text),
         "ignored": lambda text: without_named(split_target(text)[2], frozenset({b"a"})),
     }
     return [pytest.param(make, step, 4000, id=f"target, {name}: {step_name}") for step_name, step in steps.items()]
@@ -85,7 +85,7 @@ def head(name: str, make: Callable[[int], Headers]) -> list[object]:
     steps: dict[str, Callable[[Headers], object]] = {
         "forward": lambda fields: to_upstream(fields, HOP, hops=3),
         "clean": lambda fields: OVERRIDES.clean(Fields(fields)),
-        "methods": lambda fields: methods_asked(Fields(fields), b"/"),
+        "methods": lambda fields: methods_asked("POST", Fields(fields), b"/"),
         "via": lambda fields: forwarders(Fields(fields).values(b"via")),
         "address": lambda fields: client_address(Fields(fields), "127.0.0.1", lambda _: True, Forwarding.X_FORWARDED),
         "forwarded": lambda fields: client_address(Fields(fields), "127.0.0.1", lambda _: True, Forwarding.FORWARDED),

@@ -80,7 +80,7 @@ def test_what_is_left_has_no_double(lines: Headers) -> None:
 )
 def test_methods_asked(lines: Headers, target: bytes, want: set[str]) -> None:
     """By fields, and by the query as frameworks read it (PHP: dots, blanks and brackets are underscores)."""
-    assert methods_asked(Fields(lines), target) == want
+    assert methods_asked("POST", Fields(lines), target) == want
 
 
 MULTIPART = b'--b\r\nContent-Disposition: form-data; name="%b"\r\nContent-Type: text/plain\r\n\r\n%b\r\n--b--\r\n'
@@ -110,7 +110,7 @@ def test_methods_asked_in_a_body(body: bytes, want: set[str]) -> None:
 def test_any_body_has_an_answer(body: bytes) -> None:
     """Never an exception."""
     methods_asked_in(body)
-    methods_asked(Fields(((b"x-http-method", body),)), b"/?" + body)
+    methods_asked("POST", Fields(((b"x-http-method", body),)), b"/?" + body)
 
 
 @pytest.mark.parametrize(
