@@ -44,10 +44,9 @@ WORKDIR /
 # A number, so that an orchestrator can see that it is not root.
 USER 10001:10001
 EXPOSE 8080 9464
-# The admin port of the configuration. Alive, not ready: a restart does not bring an absent Postgres back. The start period covers
-# the time that a start waits for Postgres.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=40s --retries=3 \
-  CMD ["python", "-Ic", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 9464, timeout=2); c.request('GET', '/livez'); raise SystemExit(c.getresponse().status != 200)"]
+# Alive, not ready: a restart does not bring an absent Postgres back. The command finds the admin listener in the configuration, under TLS or
+# on a unix socket, too. The start period covers the time that a start waits for Postgres.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=40s --retries=3 CMD ["idempotency-gateway", "health", "--live"]
 ENTRYPOINT ["idempotency-gateway"]
 CMD ["serve", "--config", "/etc/idempotency-gateway/gateway.yaml"]
 

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from gateway import __version__
 from gateway.commands.audit import audit
 from gateway.commands.dead_letters import dead_letters
+from gateway.commands.health import health
 from gateway.commands.records import records
 from gateway.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
 
@@ -190,7 +191,8 @@ def _migrate(dsn: str) -> list[str]:
 
     import asyncpg
 
-    from gateway.store.migrate import MigrationError
+    from gateway.config.units import format_duration
+    from gateway.store.migrate import CONNECT_TIMEOUT, MigrationError
     from gateway.store.migrate import migrate as apply
 
     try:
@@ -202,7 +204,9 @@ def _migrate(dsn: str) -> list[str]:
     except asyncpg.InterfaceError as error:
         fail(f"Postgres: {error}", BAD_CONFIG)
     except OSError as error:
-        fail(f"Postgres cannot be reached: {error.strerror or error or 'timed out'}", UNAVAILABLE)
+        timed_out = f"no answer within {format_duration(CONNECT_TIMEOUT)}"
+        why = timed_out if isinstance(error, TimeoutError) else error.strerror or str(error) or type(error).__name__
+        fail(f"Postgres cannot be reached: {why}", UNAVAILABLE)
 
 
 @main.command()
@@ -312,6 +316,7 @@ def openapi(config: Path, document: Path | None, base_path: str) -> None:
 main.add_command(records)
 main.add_command(dead_letters)
 main.add_command(audit)
+main.add_command(health)
 
 
 @main.command()

@@ -1,13 +1,18 @@
 """The admin listener: health, metrics, the configuration in use, reload, and the operators' API. Never on the port that clients use."""
 
 import asyncio
+import contextlib
 import errno
 import functools
 import hmac
 import logging
+import os
+import socket
 import ssl
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -105,11 +110,28 @@ async def start_admin(listen: Listener, app: web.Application, tls: ssl.SSLContex
             case TcpListener(host, port):
                 await web.TCPSite(runner, host, port, ssl_context=tls).start()
             case UnixListener(path):
-                await web.UnixSite(runner, path, ssl_context=tls).start()
+                await web.SockSite(runner, _private_socket(Path(path)), ssl_context=tls).start()
     except BaseException:
         await runner.cleanup()
         raise
     return runner
+
+
+def _private_socket(path: Path) -> socket.socket:
+    """A socket that only the gateway's own user may connect to: without a token that is all that guards it. An old one is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()
+    sock = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)  # nobody else, from the first moment on
+    try:
+        sock.bind(str(path))
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.umask(before)
+    return sock
 
 
 # ---- handlers

@@ -54,6 +54,7 @@ class Label(enum.StrEnum):
     KEY_MISSING = "key_missing"
     KEY_INVALID = "key_invalid"
     PRINCIPAL_MISSING = "principal_missing"
+    PRINCIPAL_UNAVAILABLE = "principal_unavailable"
     BODY_TOO_LARGE = "body_too_large"
     REFUSED_TARGET = "refused_target"
     REFUSED_REQUEST = "refused_request"

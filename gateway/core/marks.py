@@ -57,6 +57,7 @@ def mark(label: Label, *, doubtful: bool = False) -> Mark | None:
             Label.KEY_MISSING
             | Label.KEY_INVALID
             | Label.PRINCIPAL_MISSING
+            | Label.PRINCIPAL_UNAVAILABLE
             | Label.BODY_TOO_LARGE
             | Label.REFUSED_TARGET
             | Label.REFUSED_REQUEST

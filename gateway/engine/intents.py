@@ -2,6 +2,7 @@
 
 from gateway.core.model import Fingerprint, Intent
 from gateway.core.policy import Mode, OnExpired, OnUnknown
+from gateway.core.redaction import redact_target
 from gateway.engine.request import GuardedRequest
 
 
@@ -15,7 +16,7 @@ def intent_of(request: GuardedRequest, meaning: Fingerprint, owner: bytes) -> In
         request.route_id,
         request.request_id,
         request.method,
-        request.target,
+        redact_target(request.target),
         policy.lease,
         policy.max_execution,
         policy.reconcilable,

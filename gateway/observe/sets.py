@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gateway.core.decision import Label
-from gateway.core.policy import OnUnknown, Policy, Route
+from gateway.core.policy import ForwardAuthPrincipal, JwtPrincipal, OnUnknown, Policy, Route
 from gateway.ports import DoubtReason, NotSentReason
 
 OTHER = "other"
@@ -78,6 +78,8 @@ def first_decisions(policy: Policy | None) -> Iterator[tuple[str, Label]]:
         yield OFF, Label.BYPASS
     else:
         yield from ((policy.mode.value, decision) for decision in _FIRST)
+        if any(isinstance(source, JwtPrincipal | ForwardAuthPrincipal) for source in policy.principal):  # others can always be told
+            yield policy.mode.value, Label.PRINCIPAL_UNAVAILABLE
 
 
 def first_looks(policy: Policy) -> Sequence[str]:

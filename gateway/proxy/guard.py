@@ -112,7 +112,7 @@ class Guard:
                 call.principal = told_value(parts)
             return scope_of(policy.scope, parts, secret)
         if parts.unavailable:
-            return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.PRINCIPAL_UNAVAILABLE, retry_after=1, detail=parts.detail))
+            return Reply(Label.PRINCIPAL_UNAVAILABLE, Refused(Problem.PRINCIPAL_UNAVAILABLE, retry_after=1, detail=parts.detail))
         return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=parts.detail, challenges=parts.challenges))
 
     async def _with_body(self, call: Call, route: Route, policy: Policy, scope: Scope, key: Key | Later) -> Reply:

@@ -17,6 +17,9 @@ import asyncpg
 LOCK = 0x1DE_4907E_C47E
 """The advisory lock that migrators take; any constant that others are unlikely to use."""
 
+CONNECT_TIMEOUT = 10.0
+"""Seconds to wait for a connection."""
+
 READABLE_AHEAD = 1
 """How many migrations a serving process tolerates beyond its own: each is written so that the release before still works on it."""
 
@@ -70,7 +73,7 @@ async def migrate(dsn: str, *, steps: Sequence[Migration] | None = None) -> list
 
     Raises `MigrationError`, `OSError` and asyncpg's errors. Whatever happens, each file was applied and recorded whole, or not at all.
     """
-    connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0)
+    connection = await asyncpg.connect(dsn, timeout=CONNECT_TIMEOUT, statement_cache_size=0)
     try:
         return await _migrate(connection, migrations() if steps is None else steps)
     finally:

@@ -1,7 +1,9 @@
 """The admin listener over real sockets."""
 
 import asyncio
+import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
@@ -328,3 +330,16 @@ async def test_an_address_in_use_is_an_oserror(ports: Ports) -> None:
     with pytest.raises(OSError, match="address already in use"):
         await start_admin(TcpListener("127.0.0.1", port), web.Application())
     await runner.cleanup()
+
+
+async def test_a_unix_socket_is_the_gateways_alone(tmp_path: Path) -> None:
+    """Whatever the umask: without a token nothing else guards it. One that was left behind is replaced."""
+    path = tmp_path / "admin.sock"
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            runner = await start_admin(UnixListener(str(path)), make_admin(AdminPorts(*[None] * 4)))  # type: ignore[arg-type]  # nobody asks
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            await runner.cleanup()
+    finally:
+        os.umask(before)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -178,6 +179,14 @@ def test_migrate_without_a_server_exits_with_69(tmp_path: Path) -> None:
     done = run("migrate", "--config", write(tmp_path))
     assert (done.code, done.out) == (69, "")
     assert done.err.startswith("Postgres cannot be reached: ")
+
+
+def test_migrate_says_that_nobody_answered(tmp_path: Path) -> None:
+    """A server that takes the connection and says nothing is a reason of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gateway.store.migrate.CONNECT_TIMEOUT", 0.2)
+        done = run("migrate", "--config", write(tmp_path), env={"DSN": f"postgresql://gateway@127.0.0.1:{silent.getsockname()[1]}/gateway"})
+    assert (done.code, done.err) == (69, "Postgres cannot be reached: no answer within 200ms\n")
 
 
 def test_migrate_without_its_database_exits_with_69(tmp_path: Path, postgres_dsn: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gateway.core.decision import Label
-from gateway.core.policy import HeaderPrincipal, Policy, Route
+from gateway.core.policy import ForwardAuthPrincipal, Policy, Route
 from gateway.core.reconcile.policy import StripeSignature, Webhook
 from gateway.observe import sets
 from gateway.observe.observer import MetricsObserver
@@ -19,9 +19,8 @@ RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())["groups"] for rule in group["rules"]
 ]
 TOLD = Webhook("/webhooks/payments", StripeSignature((b"s" * 16,)), "/id", "/data/id", ())
-GUARDED = Route(
-    "create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (HeaderPrincipal("X-Account-Id"),), webhook=TOLD)
-)
+ASKED = ForwardAuthPrincipal("auth", "/who", "X-User")
+GUARDED = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (ASKED,), webhook=TOLD))
 """A route on which everything may happen that alerts are for."""
 NAMES = [rule["alert"] for rule in RULES]
 

@@ -125,7 +125,7 @@ def test_the_published_ports_are_listened_on(config: Config) -> None:
     """The container's side of each published port is one that the gateway listens on, on every interface."""
     assert (config.listen, config.admin.listen) == (TcpListener("0.0.0.0", 8080), TcpListener("0.0.0.0", 9464))
     assert [int(port.rpartition(":")[2]) for port in services()["gateway"]["ports"]] == [8080, 9464]
-    assert f"{9464}, timeout" in services()["gateway"]["healthcheck"]["test"][-1]
+    assert services()["gateway"]["healthcheck"]["test"] == ["CMD", "idempotency-gateway", "health"]
 
 
 def test_migrations_come_first_and_everything_waits_for_health() -> None:
@@ -143,7 +143,7 @@ def test_migrations_come_first_and_everything_waits_for_health() -> None:
     assert all("test" in services()[other]["healthcheck"] for wait in waits.values() for other, word in wait.items() if word == healthy)
 
 
-@pytest.mark.parametrize("name", ["sample", "gateway"])
+@pytest.mark.parametrize("name", ["sample"])
 def test_a_health_check_in_python_compiles(name: str) -> None:
     """The one-liners are good Python, which nobody would notice before a container is unhealthy."""
     test: list[str] = services()[name]["healthcheck"]["test"]

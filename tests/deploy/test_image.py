@@ -1,12 +1,12 @@
 """The Dockerfile, as far as it can be judged without building it."""
 
 import json
+import os
 import re
 import sys
+import tempfile
 import tomllib
 from asyncio.subprocess import DEVNULL, create_subprocess_exec
-
-import pytest
 
 from gateway.admin import make_admin, start_admin
 from gateway.cli import main
@@ -83,15 +83,18 @@ async def test_the_health_check_tells_a_live_gateway_from_a_dead_one() -> None:
     assert await _health(port) != 0
 
 
-@pytest.mark.parametrize("part", ["/livez", "9464", "timeout="])
-def test_the_health_check_asks_the_admin_port_whether_it_lives(part: str) -> None:
-    """Liveness on the exposed admin port, bounded: readiness would mark a gateway broken that only lacks its Postgres."""
-    assert part in health_command()[-1]
+def test_the_health_check_asks_whether_it_lives() -> None:
+    """Readiness would mark a gateway broken that only lacks its Postgres."""
+    assert health_command() == ["idempotency-gateway", "health", "--live"]
     assert final("EXPOSE") == "8080 9464"
 
 
 async def _health(port: int) -> int:
     program, *arguments = health_command()
-    assert program == "python"
-    process = await create_subprocess_exec(sys.executable, *(argument.replace("9464", str(port)) for argument in arguments), stderr=DEVNULL)
-    return await process.wait()
+    assert [program] == list(PROJECT["scripts"])
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        config.write(f'admin: {{listen: "127.0.0.1:{port}", token: a-token-of-the-tests-0123456789}}')
+        config.flush()
+        command = (sys.executable, "-m", "gateway", *arguments)
+        process = await create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL, env={**os.environ, "GATEWAY_CONFIG": config.name})
+        return await process.wait()

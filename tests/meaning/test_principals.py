@@ -127,6 +127,7 @@ async def test_an_address_of_keys_where_nobody_answers(house: House) -> None:
     key = fresh()
     answer = await as_nobody(house, b"/url-away", key, bearer(OLD.token("a")))
     assert refusal(answer) == (503, "principal-unavailable")
+    assert (await house.line(answer))["decision"] == "principal_unavailable", "an outage of the identity provider's is none of Postgres'"
     assert answer.field("retry-after") is not None
     assert not await house.records(key)
     assert not house.seen

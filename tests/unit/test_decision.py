@@ -199,6 +199,15 @@ def test_labels() -> None:
     """The closed set of decisions in metrics is the published one."""
     assert {label.value for label in Label} == {
         *("execute", "execute_retry", "reexecute", "replay", "replay_without_body", "in_progress", "key_misuse", "unknown", "gone"),
-        *("key_missing", "key_invalid", "principal_missing", "body_too_large", "refused_target", "aborted", "store_unavailable"),
+        *(
+            "key_missing",
+            "key_invalid",
+            "principal_missing",
+            "principal_unavailable",
+            "body_too_large",
+            "refused_target",
+            "aborted",
+            "store_unavailable",
+        ),
         *("unprotected", "bypass", "refused_request", "overloaded"),
     }
