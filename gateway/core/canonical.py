@@ -115,7 +115,7 @@ def _may_have_variants(form: bytes) -> bool:
     names = {name for name, behind in zip(pieces[1::2], pieces[2::2], strict=True) if behind[:1] == b":"}
     if ascii_alone:
         return len(set(map(bytes.lower, names))) != len(names)
-    return len({name.decode().casefold() for name in names}) != len(names)
+    return len({_folded(name.decode()) for name in names}) != len(names)
 
 
 def _has_variants(value: Json) -> bool:
@@ -124,12 +124,20 @@ def _has_variants(value: Json) -> bool:
     while holders:
         holder = holders.pop()
         if isinstance(holder, dict):
-            if len(set(map(str.casefold, holder))) != len(holder):
+            if len(set(map(_folded, holder))) != len(holder):
                 return True
             holders += holder.values()
         elif isinstance(holder, list):
             holders += holder
     return False
+
+
+def _folded(name: str) -> str:
+    """A name without letter case. Letters beyond Cyrillic keep theirs (but the Kelvin sign, which is a K to Go): which of them have one
+    depends on the interpreter's Unicode, and no fingerprint may.
+    """
+    name = name.replace("\u212a", "K")
+    return name.casefold() if name.isascii() or max(name) < "\u0530" else name
 
 
 # ---- what stands outside of strings
