@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.meaning.house import House, fresh, replayed
+from tests.meaning.house import House, Plan, fresh, refusal, replayed
 from tests.support.client import Answer, ask
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -14,12 +14,17 @@ ROUTES = """
 """
 
 
-async def send(house: House, host: bytes | None, key: bytes | None, target: bytes = b"/pay") -> Answer:
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan(ROUTES, more="trusted_proxies: [127.0.0.1/32]")
+
+
+async def send(house: House, host: bytes | None, key: bytes | None, target: bytes = b"/pay", *more: bytes) -> Answer:
     """POST for this host; without one in HTTP/1.0."""
     lines = [b"POST %b HTTP/1.%d" % (target, 0 if host is None else 1), b"X-Account: a", b"Content-Length: 0"]
     lines += [] if host is None else [b"Host: " + host]
     lines += [] if key is None else [b"Idempotency-Key: " + key]
-    return await ask(house.gateway.port, b"\r\n".join(lines) + b"\r\n\r\n")
+    return await ask(house.gateway.port, b"\r\n".join([*lines, *more]) + b"\r\n\r\n")
 
 
 async def test_each_route_has_keys_of_its_own(house: House) -> None:
@@ -51,3 +56,15 @@ async def test_other_hosts_are_other_routes(house: House) -> None:
     for host in (b"other.test", b"", None):
         assert (await send(house, host, None)).status == 201
     assert [await house.gateway.metric("idempotency_requests_total", route="rest", decision="bypass")] == [3]
+
+
+@pytest.mark.parametrize("field", [b"X-Forwarded-Host: %b", b"Forwarded: for=192.0.2.1;host=%b;proto=https"])
+async def test_what_a_trusted_proxy_says_counts_and_routes_nothing(house: House, field: bytes) -> None:
+    """A front that calls the gateway by one name tells shops apart in these fields, and frameworks believe it; routes go by Host."""
+    key = fresh()
+    first = await send(house, b"a.test", key, b"/pay", field % b"shop-1.test")
+    other = await send(house, b"a.test", key, b"/pay", field % b"shop-2.test")
+    again = await send(house, b"a.test", key, b"/pay", field % b"Shop-1.test")
+    assert (first.status, refusal(other), replayed(again)) == (201, (422, "key-reused"), True)
+    assert len(house.seen) == 1
+    assert (await send(house, b"other.test", None, b"/pay", field % b"a.test")).status == 201

@@ -66,6 +66,14 @@ async def test_an_absolute_target_names_the_host(house: House) -> None:
     assert replayed(await send(house, key, b"http://Shop-A.test:80/pay", XML, host=b"shop-b.test"))
 
 
+async def test_what_an_untrusted_client_says_of_its_host_is_not_heard(house: House) -> None:
+    """It goes to no upstream, and so counts for nothing."""
+    key = fresh()
+    first = await send(house, key, b"/pay", XML, b"X-Forwarded-Host: a.test")
+    await assert_one(house, first, await send(house, key, b"/pay", XML, b"X-Forwarded-Host: b.test", b"Forwarded: host=c.test"))
+    assert house.last.value("x-forwarded-host") == b"shop-a.test"
+
+
 @pytest.mark.parametrize("target", [b"http://:80/pay", b"http://sh<op/pay", b"http://user@/pay"])
 async def test_an_absolute_target_without_a_host_is_refused(house: House, target: bytes) -> None:
     """RFC 9110 4.2.1: what names no host is no target."""
