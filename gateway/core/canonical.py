@@ -34,6 +34,10 @@ _TOO_LONG = b"0" * (_SAFE_DIGITS + 1)
 _TOO_LONG_WITH_FRACTION = b"0" * (_SAFE_DIGITS - 3)
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_CAPITALS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ") | frozenset(range(0x80, 0x100))
+_CASED = bytes(ord("A") if octet in _CAPITALS else octet for octet in range(256))
+_CASELESS = bytes(set(range(256)) - _CAPITALS - {ord('"'), 0})
+"""To keep of a form, of which each name ends in a NUL, capitals (all of them an A, letters beyond ASCII too), quotes and NULs alone."""
 _BEYOND_BASIC_PLANE = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 """The first bytes of characters beyond U+FFFF in UTF-8."""
 
@@ -107,13 +111,16 @@ def _fragment(value: object) -> orjson.Fragment:
 
 
 def _may_have_variants(form: bytes) -> bool:
-    """Whether two names anywhere in a canonical form differ in letter case alone. Quick, and exact but for where they stand."""
-    ascii_alone = form.isascii()
-    if ascii_alone and form.islower():
+    """Whether two names anywhere in a canonical form differ in letter case alone, exact but for where they stand. Linear, quick where no
+    name has a capital or a letter beyond ASCII.
+    """
+    if b"\\" in form:
+        form = form.replace(b"\\\\", b"").replace(b'\\"', b"")  # no letter goes, so that names which differ in one still do
+    form = form.replace(b'":', b"\0")
+    if b"A\0" not in form.translate(_CASED, _CASELESS):
         return False
-    pieces = _between_quotes(form)  # no letter goes, so that names which differ in one still do
-    names = {name for name, behind in zip(pieces[1::2], pieces[2::2], strict=True) if behind[:1] == b":"}
-    if ascii_alone:
+    names = {piece[piece.rfind(b'"') + 1 :] for piece in form.split(b"\0")[:-1]}
+    if form.isascii():
         return len(set(map(bytes.lower, names))) != len(names)
     return len({_folded(name.decode()) for name in names}) != len(names)
 
