@@ -23,20 +23,20 @@ class Bench:
     redis: FaultProxy
 
 
-def _through(url: str, proxy: FaultProxy) -> str:
+def through(url: str, proxy: FaultProxy) -> str:
     head, _, tail = url.rpartition("@")
     return f"{head}@127.0.0.1:{proxy.port}/{tail.partition('/')[2]}"
 
 
-def _port(url: str) -> int:
+def port_of(url: str) -> int:
     return int(url.rpartition("@")[2].partition("/")[0].partition(":")[2])
 
 
 @pytest.fixture
 async def bench(setup: Setup, tmp_path: Path) -> AsyncIterator[Bench]:
     """Both stores behind proxies, Postgres with a timeout of 1 s."""
-    async with fault_proxy("127.0.0.1", _port(setup.postgres)) as postgres, fault_proxy("127.0.0.1", _port(setup.redis)) as redis:
-        faulty = replace(setup, postgres=_through(setup.postgres, postgres), redis=_through(setup.redis, redis), postgres_timeout="1s")
+    async with fault_proxy("127.0.0.1", port_of(setup.postgres)) as postgres, fault_proxy("127.0.0.1", port_of(setup.redis)) as redis:
+        faulty = replace(setup, postgres=through(setup.postgres, postgres), redis=through(setup.redis, redis), postgres_timeout="1s")
         async with running(faulty, tmp_path) as gateway:
             yield Bench(gateway, postgres, redis)
 
@@ -168,8 +168,8 @@ async def test_postgres_goes_away_after_the_upstream_answered(bench: Bench, upst
 
 async def test_forward_on_outage_is_a_choice_of_the_route(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """`on_store_outage: forward` passes requests on without a record while Postgres refuses, and counts them as unprotected."""
-    async with fault_proxy("127.0.0.1", _port(setup.postgres)) as postgres:
-        open_route = replace(setup, postgres=_through(setup.postgres, postgres), redis="", defaults="{lease: 2s, on_store_outage: forward}")
+    async with fault_proxy("127.0.0.1", port_of(setup.postgres)) as postgres:
+        open_route = replace(setup, postgres=through(setup.postgres, postgres), redis="", defaults="{lease: 2s, on_store_outage: forward}")
         async with running(open_route, tmp_path) as gateway:
             await postgres.refuse()
             async with asyncio.timeout(20):
