@@ -9,7 +9,7 @@ from gateway.config.reconcile_fields import ReconcileFields, RuleFields
 from gateway.config.shapes import Field, Section
 from gateway.config.webhook_fields import WebhookFields
 from gateway.core.policy import BasicPrincipal, ForwardKey, HeaderPrincipal, Policy, PrincipalSource
-from gateway.core.reconcile.filling import CAPTURED, PRINCIPAL
+from gateway.core.reconcile.filling import CAPTURED, PRINCIPAL, REQUEST_ID
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Rule, Verdict
 from gateway.core.reconcile.request import binds_caller, placeholders_of
 
@@ -19,7 +19,9 @@ _BELIEVE = "write `caller_bound: upstream` if no caller can name another's"
 
 
 def check_caller(reader: Reader, section: Section, policy: Policy) -> None:
-    """Report where a captured value alone finds an operation, and where `{principal}` has no value that may be kept."""
+    """Report where a captured value, or a request's id, which a client may choose too, alone finds an operation; and where `{principal}`
+    has no value that may be kept.
+    """
     reconcile, webhook = section.sub(IdempotencyFields.RECONCILE), section.sub(IdempotencyFields.WEBHOOK)
     if policy.keeps_principal and section.sound(IdempotencyFields.PRINCIPAL) and section.has(IdempotencyFields.PRINCIPAL):
         why = _unnameable(policy)
@@ -62,7 +64,7 @@ def lookup_bound(reconcile: Section, policy: Policy) -> bool:
 def _check_lookup(reader: Reader, place: Place, policy: Policy) -> None:
     probe = policy.reconcile.probe
     assert isinstance(probe, Lookup | Cancel), "only these ask"
-    if any(name.startswith(CAPTURED) for name in _asked(probe)):
+    if any(name.startswith(CAPTURED) or name == REQUEST_ID for name in _asked(probe)):
         remedy = "ask for `{principal}` too, or have the rules that say executed compare what was found with it (`same_as: '{principal}'`)"
         reader.report(place, f"asks by a value that the client chooses: {_LEAK}; {remedy}, or {_BELIEVE}")
 

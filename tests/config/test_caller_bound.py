@@ -40,6 +40,7 @@ def webhook(when: str = "", more: str = "") -> str:
     [
         pytest.param(lookup(), ASKED, id="lookup"),
         pytest.param(lookup("/{captured.order}?key={key}"), ASKED, id="a-key-is-chosen-too"),
+        pytest.param(lookup("/{request_id}", more=", caller_bound: rules"), ASKED, id="an-id-is-chosen-too"),
         pytest.param("forward_key: derived\n      " + lookup(), ASKED, id="a-derived-key-that-is-not-asked-for"),
         pytest.param("forward_key: derived\n      " + lookup("/{captured.order}?key={key}"), None, id="a-derived-key"),
         pytest.param(lookup("/{principal}/{captured.order}"), None, id="asked-for"),

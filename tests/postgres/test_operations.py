@@ -317,6 +317,9 @@ async def test_a_doubtful_record_is_released_once_the_upstream_has_finished(harn
     assert (after.listed.status, after.listed.reason, after.listed.dead_lettered_at) == (Status.FAILED_RETRYABLE, "operator_released", None)
     assert after.listed.expires_at == after.history[0].at + dt.timedelta(seconds=100)
     assert len(await operations.audited(0, 10)) == 1
+    free = await harness.store.find(record)
+    assert free is not None
+    assert free.judged, "a person may be wrong: a refusal of the next attempt is no answer"
     assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.DONE
 
 

@@ -19,7 +19,8 @@ from gateway.core.reconcile.strict import Number, tokens_of, write
 FOUND = "found:"
 CAPTURED = "captured."
 PRINCIPAL = "principal"
-OWN = frozenset({"key", "request_id", PRINCIPAL})
+REQUEST_ID = "request_id"
+OWN = frozenset({"key", REQUEST_ID, PRINCIPAL})
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?:[.:][^{}\"]*)?)\}")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
