@@ -3,13 +3,14 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from uuid import uuid4
 
 import pytest
 
 from gateway.core.model import Lease, Record
 from gateway.ports import Retention, Transition
 from gateway.resolving import Fence
-from gateway.store.postgres import PostgresStore
+from gateway.store.postgres import PostgresStore, ScopeClaim
 from gateway.store.postgres.clock import STEADY_LEAST
 from gateway.store.quiet import Quiet
 from tests.contract import harness
@@ -173,6 +174,21 @@ async def test_not_executed_does_not_count_early_after_a_step(world: World, seco
     assert await store.reconciliation.conclude_not_executed(fence, "x", KEPT, NOT_EXECUTED) is Transition.STALE
     assert await store.operations.release(fence, KEPT, AUDIT) is Transition.STALE
     assert await store.claim(record, replace(intent(lease.key), reexecute=True)) is None
+
+
+@STEPS
+async def test_a_scope_keeps_its_meaning_after_a_step(world: World, seconds: float) -> None:
+    """Its records and tombstones are as live as before, also to a process that starts now, and so is who serves it."""
+    store, served = world.start(), uuid4()
+    claim = ScopeClaim("payments", "none", "k", "secret-1")
+    assert await store.registry.register([claim], [], holder=served) == []
+    kept = await completed(store, Retention(500.0))
+    world.step(seconds)
+    for registry in (store.registry, world.start().registry):
+        (drift,) = await registry.register([replace(claim, secret_check="secret-2")], [], holder=uuid4())
+        assert "1 record is live" in drift
+        assert "1 other process serves it" in drift
+    assert (await found(store, kept.key)).response is not None
 
 
 async def test_a_clock_that_comes_back_is_believed_at_once(world: World) -> None:

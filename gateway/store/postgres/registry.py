@@ -16,6 +16,8 @@ from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
+from gateway.core.timeline import Limits
+from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import Connection, Lane, Refused, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.meanings import Claims, ScopeClaim, changes, claims_of, claims_text, differences, disturbs, registered
@@ -46,9 +48,10 @@ class Registry:
     list in the same transaction, so that a move that was written once (nothing was live, or it was accepted) is never told again.
     """
 
-    def __init__(self, lanes: Lanes, timeout: float) -> None:
+    def __init__(self, lanes: Lanes, timeout: float, clock: DatabaseClock) -> None:
         self._lanes = lanes
         self._timeout = timeout
+        self._clock = clock
 
     async def register(
         self,
@@ -70,11 +73,11 @@ class Registry:
 
         async def work(connection: Connection) -> list[str]:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            known = await _known(connection)
-            drift = [] if accept_change else await _drift(connection, known, claims, holder)
+            known, limits = await _known(connection), self._clock.limits()
+            drift = [] if accept_change else await _drift(connection, known, claims, holder, limits)
             if not drift:
                 await _write(connection, registered(known, claims), policies)
-                await connection.execute(QUERIES["forget_holders"])
+                await connection.execute(QUERIES["forget_holders"], limits)
                 if holder != NOBODY:
                     await connection.execute(QUERIES["hold"], holder, claims_text(scopes), HELD_FOR)
             return drift
@@ -86,7 +89,7 @@ class Registry:
         claims = {claim.scope: claim for claim in scopes}
 
         async def work(connection: Connection) -> list[str]:
-            return await _drift(connection, await _known(connection), claims, NOBODY)
+            return await _drift(connection, await _known(connection), claims, NOBODY, self._clock.limits())
 
         return await self._call(lambda lane: lane.together(work))
 
@@ -130,13 +133,13 @@ async def _known(connection: Connection) -> Claims:
     return {row["scope"]: ScopeClaim(**row) for row in await connection.fetch(QUERIES["scopes"])}
 
 
-async def _drift(connection: Connection, known: Claims, claims: Claims, holder: UUID) -> list[str]:
+async def _drift(connection: Connection, known: Claims, claims: Claims, holder: UUID, limits: Limits) -> list[str]:
     found = changes(known, claims)
-    rows = await connection.fetch(QUERIES["other_holders"], holder) if found else []
+    rows = await connection.fetch(QUERIES["other_holders"], holder, limits) if found else []
     others = [(claims_of(row["claims"]), row["held_until"]) for row in rows]
     messages: list[str] = []
     for change in found:
-        live = await _live(connection, change.scope)
+        live = await _live(connection, change.scope, limits)
         serving = _served([until for held, until in others if disturbs(change, claims, held)])
         reasons = "; ".join(reason for reason in (live, serving) if reason)
         if reasons:
@@ -155,10 +158,10 @@ def _served(until: Sequence[datetime]) -> str | None:
     )
 
 
-async def _live(connection: Connection, scope: str) -> str | None:
+async def _live(connection: Connection, scope: str, limits: Limits) -> str | None:
     """What lives in a scope, what a change would do to it and how to go on, in words; None if nothing lives."""
-    row = await connection.fetchrow(QUERIES["live_records"], scope, COUNTED)
-    tombstones = await connection.fetchrow(QUERIES["live_tombstones"], scope, COUNTED)
+    row = await connection.fetchrow(QUERIES["live_records"], scope, COUNTED, limits)
+    tombstones = await connection.fetchrow(QUERIES["live_tombstones"], scope, COUNTED, limits)
     assert row is not None
     assert tombstones is not None
     found = [(row["found"], "record"), (tombstones["found"], "tombstone")]

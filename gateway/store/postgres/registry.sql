@@ -15,7 +15,7 @@ WITH seen AS MATERIALIZED (
         SELECT expires_at + coalesce(gone_for, '0') AS expires_at
         FROM gateway_records
         WHERE scope_id >= $1::text || ':' AND scope_id < $1::text || ';'
-            AND (expires_at IS NULL OR expires_at > now() OR (gone_for IS NOT NULL AND expires_at + gone_for > now()))
+            AND (expires_at IS NULL OR expires_at > expiry_now() OR (gone_for IS NOT NULL AND expires_at + gone_for > expiry_now()))
         LIMIT $2::bigint
     ) AS live
 )
@@ -66,9 +66,9 @@ SELECT version, policy FROM gateway_fingerprint_policies WHERE digest = $1
 -- Of this scope, or of one that nobody wrote down. Counted up to $2.
 SELECT count(*) AS found, max(expires_at) AS last
 FROM (
-    (SELECT expires_at FROM gateway_tombstones WHERE scope = $1 AND expires_at > now() ORDER BY expires_at DESC LIMIT $2::bigint)
+    (SELECT expires_at FROM gateway_tombstones WHERE scope = $1 AND expires_at > expiry_now() ORDER BY expires_at DESC LIMIT $2::bigint)
     UNION ALL
-    (SELECT expires_at FROM gateway_tombstones WHERE scope IS NULL AND expires_at > now() ORDER BY expires_at DESC LIMIT $2::bigint)
+    (SELECT expires_at FROM gateway_tombstones WHERE scope IS NULL AND expires_at > expiry_now() ORDER BY expires_at DESC LIMIT $2::bigint)
 ) AS live
 
 
@@ -81,7 +81,7 @@ FROM gateway_scopes
 
 
 -- name: other_holders
-SELECT claims, held_until FROM gateway_scope_holders WHERE held_until > now() AND holder <> $1
+SELECT claims, held_until FROM gateway_scope_holders WHERE held_until > lapse_now() AND holder <> $1
 
 
 -- name: keep_holding
@@ -99,4 +99,4 @@ DELETE FROM gateway_scope_holders WHERE holder = $1
 
 
 -- name: forget_holders
-DELETE FROM gateway_scope_holders WHERE held_until <= now() - interval '1 hour'
+DELETE FROM gateway_scope_holders WHERE held_until <= lapse_now() - interval '1 hour'

@@ -148,7 +148,7 @@ class PostgresStore:
         )
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._calls = Calls(self._lanes, timeout, self._observer, self._clock)
-        self.registry = Registry(self._lanes, timeout)
+        self.registry = Registry(self._lanes, timeout, self._clock)
         self.reconciliation = PostgresReconciliation(self._calls)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
         statements = Statements(self._clock)
