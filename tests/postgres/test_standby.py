@@ -11,12 +11,13 @@ import pytest
 
 from gateway.core.model import Lease, Status
 from gateway.embedded import PostgresServer, start_postgres
-from gateway.ports import StoreUnavailable
+from gateway.ports import StoreUnavailable, Transition
+from gateway.resolving import Audit, Fence
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.lane import Lane
 from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
-from tests.postgres.watch import until
+from tests.postgres.watch import until, until_waiting
 from tests.support.faults import FaultProxy
 from tests.support.services import Services, remove_data
 
@@ -213,3 +214,23 @@ async def test_a_statement_that_the_server_ended_did_not_land(
     assert await store.find(wanted.key) is None
     lease = await reserved(store, wanted)
     assert (await found(store, lease.key)).status is Status.IN_PROGRESS
+
+
+async def test_an_operator_may_wait_longer_than_traffic(make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """The server's limit is that of the call; the next one on the same connection has its own again."""
+    store = make_store(timeout=0.5, pool_size=1)
+    lease = await reserved(store, intent())
+    record = await found(store, lease.key)
+    fence = Fence(lease.key, record.record_id, record.version)
+    async with connection.transaction():
+        await connection.execute("SELECT FROM gateway_records FOR UPDATE")
+        asked = asyncio.ensure_future(store.operations.requeue(fence, Audit("tester", "requeue", "test", {})))
+        await until_waiting(connection)
+        await asyncio.sleep(0.6)  # longer than the limit of traffic
+        assert not asked.done()
+    assert await asked is Transition.STALE
+    async with connection.transaction():
+        await connection.execute("SELECT FROM gateway_records FOR UPDATE")
+        with pytest.raises(StoreUnavailable) as ended:
+            await store.release(lease, "x", KEPT)
+        assert not ended.value.may_have_landed

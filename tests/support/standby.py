@@ -46,13 +46,6 @@ class Pair:
         finally:
             await connection.close()
 
-    async def until_waiting(self) -> list[int]:
-        """Those sessions, once there are any."""
-        async with asyncio.timeout(20):
-            while not (found := await self.waiting()):
-                await asyncio.sleep(0.01)
-            return found
-
     async def cancel(self) -> None:
         """As a hasty operator would: cancel every wait for the standby until there is none."""
         connection = await asyncpg.connect(self.primary.dsn)
@@ -86,7 +79,7 @@ def _server(data: Path) -> Iterator[PostgresServer]:
     try:
         yield server
     finally:
-        server.stop()
+        server.kill()  # nobody needs what it holds
 
 
 @asynccontextmanager
