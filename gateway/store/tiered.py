@@ -38,6 +38,7 @@ from typing import assert_never
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
 from gateway.store.deletions import Deletions
+from gateway.store.held import Held, HeldLeases, milliseconds
 from gateway.store.looks import Looks
 from gateway.store.quiet import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
@@ -45,31 +46,14 @@ from gateway.store.redis.facts import completed_entry, in_progress, replayable
 from gateway.store.redis.hotpath import Acquired, Begun, HotPath
 from gateway.store.redis.writeback import Writeback
 
-_EXTEND_AT_ONCE = 128
 _FORGET_PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4)
 """Seconds between the tries of `forget`."""
 
 _Put = Callable[[bytes, bytes, bytes, int], Begun]
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
-    """A lease of ours in Redis. Instants are CLOCK_BOOTTIME: `ends` is when the entry is surely gone unless it is written again,
-    `extended` is when its TTL last began, `trusted_until` is when the lease at the authority may no longer be trusted. `settling`: an end
-    of the attempt was sent to the authority, and may have been told to its client.
-    """
-
-    lookup: bytes
-    intent: Intent
-    ttl: float
-    extended: float
-    ends: float
-    trusted_until: float = 0.0
-    settling: bool = False
-
-
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class Taken:
     """Something of somebody else's is in Redis that is no answer by itself. `running`: a lease for the same operation."""
 
     running: LeaseEntry | None = None
@@ -106,7 +90,7 @@ class TieredStore:
         self._deletions = deletions
         self._observer = observer or Quiet()
         self._writes = Writeback(clock, self._observer)
-        self._held: dict[bytes, _Held] = {}
+        self._held = HeldLeases(hot, clock, self._observer)
         self._looks = Looks(authority.find)
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
@@ -119,7 +103,7 @@ class TieredStore:
         held = await self._ask(intent)
         if isinstance(held, Record):
             return held
-        if isinstance(held, _Taken):
+        if isinstance(held, Taken):
             return await self._behind(held, intent)
         try:
             found = await self._authority.reserve(intent)
@@ -130,8 +114,7 @@ class TieredStore:
         if held is not None:
             match found:
                 case Lease():
-                    held.trusted_until = found.started + found.duration
-                    self._held[intent.owner] = held
+                    self._held.add(held, found.started + found.duration)
                 case Record():
                     self._correct(held, found)
                 case Tombstone():
@@ -152,9 +135,9 @@ class TieredStore:
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         """As `Store.complete`. Redis follows in the background."""
-        self._settling(lease)
+        self._held.settle(lease.owner)
         settled = await self._authority.complete(lease, response, retention)
-        held = self._held.pop(lease.owner, None)
+        held = self._held.pop(lease.owner)
         if held is not None:
             match settled.transition:
                 case Transition.DONE | Transition.ALREADY if settled.expires_at_us is not None:
@@ -169,14 +152,14 @@ class TieredStore:
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         """As `Store.release`. Redis follows in the background."""
-        self._settling(lease)
+        self._held.settle(lease.owner)
         settled = await self._authority.release(lease, reason, retention)
         self._let_go(lease.owner)
         return settled
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """As `Store.doubt`. Redis follows in the background."""
-        self._settling(lease)
+        self._held.settle(lease.owner)
         settled = await self._authority.doubt(lease, reason)
         self._let_go(lease.owner)
         return settled
@@ -190,9 +173,8 @@ class TieredStore:
         started = self._clock.boottime()
         renewed = await self._authority.renew(leases)
         for lease in leases:
-            held = self._held.get(lease.owner)
-            if held is not None and lease.owner in renewed:
-                held.trusted_until = max(held.trusted_until, started + lease.duration)
+            if lease.owner in renewed:
+                self._held.trust(lease.owner, started + lease.duration)
         return renewed
 
     def now_us(self) -> int | None:
@@ -204,8 +186,8 @@ class TieredStore:
 
         Returns the seconds for which some gateway may still answer from there: 0.0 when Redis has acknowledged, else the longest life of an
         entry. Nothing comes back once it is acknowledged: what a gateway that read the record before would write, it writes over its own
-        lease alone, and that is gone, too. `completed`: whether the record may have been; else there can be leases alone. Tries for about a
-        second. Never raises `StoreUnavailable`.
+        lease alone, and that is gone, too (what Redis itself brings back is `deletions`' business). `completed`: whether the record may
+        have been; else there can be leases alone. Tries for about a second. Never raises `StoreUnavailable`.
         """
         lookup = key.lookup_digest()
         for pause in _FORGET_PAUSES:
@@ -222,12 +204,7 @@ class TieredStore:
         """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second; never raises
         `StoreUnavailable`. An attempt whose lease at the authority can no longer be trusted is let go: its entry ends by itself.
         """
-        now = self._clock.boottime()
-        for owner in [owner for owner, held in self._held.items() if now >= held.trusted_until]:
-            del self._held[owner]
-        due = [owner for owner, held in self._held.items() if now >= held.extended + held.ttl / 2]
-        for start in range(0, len(due), _EXTEND_AT_ONCE):
-            await asyncio.gather(*map(self._extend, due[start : start + _EXTEND_AT_ONCE]))
+        await self._held.tick()
 
     async def keep_up(self) -> None:
         """Learn of operators' deletions, for ever. Until it has begun, nothing is replayed from Redis."""
@@ -244,7 +221,7 @@ class TieredStore:
         await self._writes.close(timeout)
         await self._looks.close()
 
-    async def _ask(self, intent: Intent) -> Record | _Taken | _Held | None:
+    async def _ask(self, intent: Intent) -> Record | Taken | Held | None:
         """What Redis knows for certain; that somebody else's is there; my lease there if it is acknowledged; or None."""
         lookup = intent.key.lookup_digest()
         if intent.observed or self._writes.pending(lookup):
@@ -252,7 +229,7 @@ class TieredStore:
         ttl = min(self._lease_ttl, intent.lease / 2)
         value = encode_lease(lookup, intent.fingerprint, intent.owner)
         try:
-            answer = await self._hot.acquire(lookup, value, _milliseconds(ttl))
+            answer = await self._hot.acquire(lookup, value, milliseconds(ttl))
         except StoreUnavailable as error:
             if error.may_have_landed:
                 self._delete(self._mine(lookup, intent, ttl))
@@ -266,23 +243,18 @@ class TieredStore:
         if isinstance(entry, LeaseEntry) and entry.owner == intent.owner:
             return None
         if entry is None or entry.fingerprint != intent.fingerprint:
-            return _Taken()
+            return Taken()
         match entry:
             case CompletedEntry():
                 if self._deletions is not None and not self._deletions.believes(entry.record_id):
-                    return _Taken()
-                return replayable(intent.key, entry, self._authority.now_us()) or _Taken()
+                    return Taken()
+                return replayable(intent.key, entry, self._authority.now_us()) or Taken()
             case LeaseEntry():
-                return in_progress(intent.key, entry) if self._runs_here(entry) else _Taken(entry)
+                return in_progress(intent.key, entry) if self._held.runs(entry.owner) else Taken(entry)
             case _:
                 assert_never(entry)
 
-    def _runs_here(self, entry: LeaseEntry) -> bool:
-        """Whether it is the lease of an attempt of this process that has not ended: what the authority would say is known."""
-        held = self._held.get(entry.owner)
-        return held is not None and not held.settling and self._clock.boottime() < held.trusted_until
-
-    async def _behind(self, taken: _Taken, intent: Intent) -> Lease | Record | Tombstone:
+    async def _behind(self, taken: Taken, intent: Intent) -> Lease | Record | Tombstone:
         """What the authority says where somebody else's entry is. Of mine there is none."""
         try:
             if taken.running is not None:
@@ -296,16 +268,11 @@ class TieredStore:
         except StoreUnavailable as error:
             raise StoreUnavailable(error.store, error.reason, may_have_landed=error.may_have_landed, asked=True) from error
 
-    def _settling(self, lease: Lease) -> None:
-        held = self._held.get(lease.owner)
-        if held is not None:
-            held.settling = True
-
-    def _mine(self, lookup: bytes, intent: Intent, ttl: float) -> _Held:
+    def _mine(self, lookup: bytes, intent: Intent, ttl: float) -> Held:
         now = self._clock.boottime()
-        return _Held(lookup, intent, ttl, extended=now, ends=now + ttl)
+        return Held(lookup, intent, ttl, extended=now, ends=now + ttl)
 
-    def _correct(self, held: _Held, found: Record) -> None:
+    def _correct(self, held: Held, found: Record) -> None:
         """My lease in Redis was in vain: replace it by what the authority holds, if that is final, or delete it."""
         entry = completed_entry(found)
         if entry is None:
@@ -314,43 +281,18 @@ class TieredStore:
             self._complete(held, entry, "fill", self._hot.fill)
 
     def _let_go(self, owner: bytes) -> None:
-        held = self._held.pop(owner, None)
+        held = self._held.pop(owner)
         if held is not None:
             self._delete(held)
 
-    def _complete(self, held: _Held, entry: CompletedEntry, operation: str, put: _Put) -> None:
+    def _complete(self, held: Held, entry: CompletedEntry, operation: str, put: _Put) -> None:
         now_us = self._authority.now_us()
         ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
         value = encode_completed(held.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
         if value is None:
             self._delete(held)
             return
-        self._writes.submit(operation, held.lookup, partial(put, held.lookup, held.intent.owner, value, _milliseconds(ttl)), held.ends)
+        self._writes.submit(operation, held.lookup, partial(put, held.lookup, held.intent.owner, value, milliseconds(ttl)), held.ends)
 
-    def _delete(self, held: _Held) -> None:
+    def _delete(self, held: Held) -> None:
         self._writes.submit("delete", held.lookup, partial(self._hot.delete, held.lookup, held.intent.owner), held.ends)
-
-    async def _extend(self, owner: bytes) -> None:
-        held = self._held.get(owner)
-        if held is None:
-            return
-        ttl = min(held.ttl, held.trusted_until - self._clock.boottime())
-        if ttl <= 0:
-            return
-        try:
-            done = await self._hot.extend(held.lookup, owner, _milliseconds(ttl))
-        except StoreUnavailable:
-            held.ends = self._clock.boottime() + held.ttl
-            return
-        if done:
-            held.extended = self._clock.boottime()
-            held.ends = held.extended + held.ttl
-        else:
-            # Redis has lost it. What is or will be there now belongs to somebody else.
-            self._held.pop(owner, None)
-            self._observer.stale_write("redis_extend")
-
-
-def _milliseconds(seconds: float) -> int:
-    """A TTL for Redis, rounded down so that an entry never ends late, and at least 1, since Redis refuses 0."""
-    return max(1, int(seconds * 1000))

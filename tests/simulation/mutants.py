@@ -13,8 +13,9 @@ from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode
+from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
-from gateway.store.tiered import TieredStore
+from gateway.store.tiered import Taken, TieredStore
 from tests.simulation.authority import UnreliableStore, at_once
 from tests.simulation.environment import SeededRandomness
 from tests.simulation.gateway import Rules
@@ -148,7 +149,7 @@ class TellsMisuseFromRedis(TieredStore):
 
 class TellsRedisBeforeTheCommit(TieredStore):
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
-        held, now_us = self._held.pop(lease.owner, None), self._authority.now_us()
+        held, now_us = self._held.pop(lease.owner), self._authority.now_us()
         if held is not None and now_us is not None:
             expires = now_us + int(retention.seconds * 1e6)
             fingerprint, request = held.intent.fingerprint, held.intent.request_id
@@ -158,8 +159,8 @@ class TellsRedisBeforeTheCommit(TieredStore):
 
 
 class BelievesAnothersLease(TieredStore):
-    def _runs_here(self, entry: LeaseEntry) -> bool:
-        return True
+    async def _behind(self, taken: Taken, intent: Intent) -> Lease | Record | Tombstone:
+        return await super()._behind(taken, intent) if taken.running is None else in_progress(intent.key, taken.running)
 
 
 class BelievesASlowClock(UnreliableStore):
