@@ -58,9 +58,8 @@ async def judge_body(call: Call, route: Route, memory: Memory) -> Reply | None:
 
 def unlisted(call: Call) -> Policy | None:
     """The policy that a request on an unguarded route would have come under, by path and key, had it come with another method."""
-    if call.routing.key_fields.isdisjoint(call.fields.names()) and b"?" not in call.raw:
-        return None
-    if not call.routing.overrides:
+    routing = call.routing
+    if routing.key_fields.isdisjoint(call.fields.names()) and not (routing.keys_in_query and b"?" in call.raw):
         return None
     for match in _under(call):
         policy = match.route.policy if isinstance(match, Matched) else None

@@ -10,7 +10,7 @@ from gateway.core.field_names import SELECTING
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
 from gateway.core.overrides import Overrides, make_overrides
-from gateway.core.policy import Policy, Route, principal_headers
+from gateway.core.policy import QueryKey, Route, principal_headers
 from gateway.core.routes import RouteTable
 from gateway.ports import Upstream
 from gateway.principal import Identifier
@@ -41,7 +41,8 @@ class Edge:
 @dataclass(frozen=True, slots=True)
 class Routing:
     """The route map in force. `kept` names, for each guarded route, the lower-case fields that `Connection` cannot strip. `overrides` has
-    the upstreams of guarded routes; `key_fields` are the lower-case names of all fields that hold a key somewhere.
+    the upstreams of guarded routes; `key_fields` are the lower-case names of all fields that hold a key somewhere; `keys_in_query` says
+    whether some route has its key in the query.
     """
 
     table: RouteTable
@@ -51,6 +52,7 @@ class Routing:
     kept: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     overrides: Mapping[str, Overrides] = field(default_factory=dict)
     key_fields: frozenset[bytes] = frozenset()
+    keys_in_query: bool = False
     edge: Edge = field(default_factory=Edge)
     identifier: Identifier | None = None
 
@@ -90,12 +92,20 @@ def make_routing(
         for route in routes
         if route.policy is not None
     }
-    policies: dict[str, list[Policy]] = {}
-    for route in routes:
-        if route.policy is not None:
-            policies.setdefault(route.upstream, []).append(route.policy)
-    overrides = {name: make_overrides(guards, refuse=name not in forwards_overrides) for name, guards in policies.items()}
-    fields = [name.lower().encode() for guards in policies.values() for policy in guards for name in policy.key.headers]
+    guards = [(route.upstream, route.policy) for route in routes if route.policy is not None]
+    overrides = {
+        name: make_overrides([policy for upstream, policy in guards if upstream == name], refuse=name not in forwards_overrides)
+        for name in {upstream for upstream, _ in guards}
+    }
     return Routing(
-        RouteTable(routes), upstreams, secret, trusted_proxies, kept, overrides, frozenset(fields), edge=edge, identifier=identifier
+        RouteTable(routes),
+        upstreams,
+        secret,
+        trusted_proxies,
+        kept,
+        overrides,
+        key_fields=frozenset(name.lower().encode() for _, policy in guards for name in policy.key.headers),
+        keys_in_query=any(isinstance(policy.key.place, QueryKey) for _, policy in guards),
+        edge=edge,
+        identifier=identifier,
     )
