@@ -194,9 +194,18 @@ def server_name(text: str) -> str | None:
 
 
 def postgres_dsn(text: str) -> str | None:
-    url = parse_url(text)
-    if text and (url is None or url.scheme not in {"postgres", "postgresql"}):
-        raise ValueError("a Postgres DSN looks like postgresql://user:password@host:5432/database")
+    """One host, or several with commas between them."""
+    scheme, mark, rest = text.partition("://")
+    login, at, hosts = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    wrong = (
+        scheme not in {"postgres", "postgresql"}
+        or not mark
+        or any(parse_url(f"{scheme}://{login}{at}{host}") is None for host in hosts.split(","))
+    )
+    if text and wrong:
+        raise ValueError(
+            "a Postgres DSN looks like postgresql://user:password@host:5432/database, or with several hosts host1:5432,host2:5432"
+        )
     return text or None
 
 

@@ -12,6 +12,7 @@ from gateway.config.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.server.assembly import Gateway, make_authority
 from gateway.server.claims import scope_claims
+from gateway.store.hosts import connect
 from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
 from gateway.store.redis.connection import ErrorReply, Wire, address_of, opener
@@ -102,7 +103,7 @@ async def _diagnose(config: Config, reason: str) -> _Trouble:
     timeout = config.postgres.timeout
     try:
         async with asyncio.timeout(2 * timeout):
-            connection = await asyncpg.connect(config.postgres.dsn, timeout=timeout, statement_cache_size=0)
+            connection = await connect(config.postgres.dsn, timeout, statement_cache_size=0)
             try:
                 await pending(connection)
             finally:

@@ -14,6 +14,8 @@ from importlib.resources import files
 
 import asyncpg
 
+from gateway.store.hosts import connect
+
 LOCK = 0x1DE_4907E_C47E
 """The advisory lock that migrators take; any constant that others are unlikely to use."""
 
@@ -73,7 +75,7 @@ async def migrate(dsn: str, *, steps: Sequence[Migration] | None = None) -> list
 
     Raises `MigrationError`, `OSError` and asyncpg's errors. Whatever happens, each file was applied and recorded whole, or not at all.
     """
-    connection = await asyncpg.connect(dsn, timeout=CONNECT_TIMEOUT, statement_cache_size=0)
+    connection = await connect(dsn, CONNECT_TIMEOUT, statement_cache_size=0)
     try:
         return await _migrate(connection, migrations() if steps is None else steps)
     finally:

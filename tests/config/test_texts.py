@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import TcpListener, UnixListener
-from gateway.config.texts import host_line, listener, pseudonym, server_name, upstream_url
+from gateway.config.texts import host_line, listener, postgres_dsn, pseudonym, server_name, upstream_url
 from gateway.upstream.settings import parse_endpoint
 
 ADDRESSES = {
@@ -105,3 +105,19 @@ def test_other_server_names_are_refused(text: str) -> None:
     """Wildcards, ports, brackets, zones, empty labels and other alphabets."""
     with pytest.raises(ValueError, match="is not a name that a certificate could have"):
         server_name(text)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    ["postgresql://db/gateway", "postgres://u:p@one:5432,two:5433/db?x=y", "postgresql:///db?host=/run", "postgresql://[::1]:1,two/db"],
+)
+def test_a_dsn_may_name_several_hosts(dsn: str) -> None:
+    """As the driver and libpq read it."""
+    assert postgres_dsn(dsn) == dsn
+
+
+@pytest.mark.parametrize("dsn", ["mysql://db/gateway", "postgresql:db", "postgresql://one:x,two/db", "postgresql://one:1,two:99999/db"])
+def test_what_is_no_dsn_is_refused(dsn: str) -> None:
+    """Each host is judged."""
+    with pytest.raises(ValueError, match="looks like"):
+        postgres_dsn(dsn)

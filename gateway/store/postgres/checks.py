@@ -1,6 +1,6 @@
 """Whether a Postgres keeps what it has acknowledged."""
 
-import asyncpg
+from gateway.store.hosts import connect
 
 OLDEST = 15
 
@@ -11,7 +11,7 @@ async def check_server(dsn: str, allow_unsafe: frozenset[str] = frozenset()) -> 
     Names: `fsync_off`, `synchronous_commit_off` (as our own sessions see it), `in_recovery`. A version below 15 cannot be allowed.
     Raises `OSError` and asyncpg's errors when it cannot be asked.
     """
-    connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0)
+    connection = await connect(dsn, 10.0, statement_cache_size=0)
     try:
         row = await connection.fetchrow(
             "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,"

@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 from uuid import UUID
 
-import asyncpg
-
 from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import (
     OBSERVED_DOUBT_KEPT,
@@ -34,6 +32,7 @@ from gateway.ports import (
     StoreUnavailable,
     Swept,
 )
+from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
@@ -116,10 +115,12 @@ class PostgresStore:
         accept_clock: bool = False,
         observer: StoreObserver | None = None,
     ) -> None:
+        hosts = Hosts(dsn)
+
         async def connect() -> Connection:
             cache = 100 if prepared_statements else 0
             settings = {"application_name": application_name}
-            connection = await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=cache, server_settings=settings)
+            connection = await hosts.connect(timeout, statement_cache_size=cache, server_settings=settings)
             try:
                 if prepared_statements:
                     await connection.execute(f"{GENERIC_PLANS}; {server_limit(timeout)}")
