@@ -111,7 +111,7 @@ async def test_doubts_and_releases(house: House) -> None:
         (b"/tried", None, b'"' + b"x" * 3_000_000 + b'"', b"a", "key_missing"),
         (b"/optional", None, BODY, b"a", "bypass"),
         (b"/embodied", None, BODY, b"a", "key_missing"),
-        (b"/embodied", None, b'{"id":5}', b"a", "key_invalid"),
+        (b"/embodied", None, b'{"id":5.5}', b"a", "key_invalid"),
         (b"/embodied", None, b'{"id":"a"', b"a", "key_invalid"),
         (b"/embodied", None, b'{"id":"a"}', None, "principal_missing"),
         (b"/embodied", None, b'{"id":"' + b"x" * 2_000_000 + b'"}', b"a", "body_too_large"),

@@ -8,16 +8,20 @@ from tests.meaning.house import TENANT_B, House, fresh
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-RULES = "[{status: [200], verdict: executed}]"
-LOOKUP = f"{{probe: lookup, capture: {{principal: /owner}}, request: {{path: '/o?of={{principal}}&n={{key}}'}}, rules: {RULES}}}"
-ROUTES = f"""
-  - {{id: named, path: /named, upstream: payments, methods: [POST], idempotency: {{reconcile: {LOOKUP}}}}}
-  - id: unnamed
-    path: /unnamed
-    upstream: payments
-    methods: [POST]
-    idempotency: {{forward_key: derived, reconcile: {LOOKUP.replace("of={principal}&", "")}}}
-"""
+WEBHOOK = (
+    "{path: /hooks/NAME, signature: {stripe: {secret: 0123456789abcdef}}, event_id: /id, find: /k, "
+    "rules: [{when: [{pointer: /type, equals: done}WHOSE], verdict: executed, answer: {status: 201}}]}"
+)
+CAPTURE = "{capture: {principal: /owner}}"
+
+
+def route(name: str, whose: str) -> str:
+    webhook = WEBHOOK.replace("NAME", name).replace("WHOSE", whose)
+    idempotency = f"{{forward_key: derived, reconcile: {CAPTURE}, webhook: {webhook}}}"
+    return f"  - {{id: {name}, path: /{name}, upstream: payments, methods: [POST], idempotency: {idempotency}}}\n"
+
+
+ROUTES = "\n" + route("named", ", {pointer: /account, same_as: '{principal}'}") + route("unnamed", "")
 
 
 @pytest.mark.parametrize(("path", "kept"), [(b"/named", "tenant-b"), (b"/unnamed", None)])
