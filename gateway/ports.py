@@ -335,6 +335,23 @@ class InDoubt(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookExchange:
+    """One request to a webhook's endpoint. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `client` is the connection's peer.
+
+    `sender_gone`: nobody was there to be answered.
+    """
+
+    route: str
+    result: str
+    method: str
+    status: int
+    total_seconds: float
+    request_bytes: int
+    client: str | None
+    sender_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """One request as it goes on the wire. `target` is the request target, byte for byte; `headers` carry no framing fields
     (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own framing and `Host` is
@@ -619,8 +636,8 @@ class Observer(StoreObserver, Protocol):
         """A step of finding out; `result` is scheduled, resolved, failed or dead_lettered."""
         ...
 
-    def webhook_event(self, route: str, result: str) -> None:
-        """A webhook request was answered; `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`."""
+    def webhook_event(self, event: WebhookExchange) -> None:
+        """A webhook request was answered, or its sender left."""
         ...
 
     def conflicting_execution(self, route: str, request_id: str) -> None:

@@ -20,6 +20,9 @@ from aiohttp.web_request import BaseRequest
 from gateway.core.headers import to_client
 from gateway.core.model import Headers
 
+CLIENT_GONE = 499
+"""The logged status of a request that nobody was there to be answered, as nginx writes it."""
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _KNOWN = frozenset(status.value for status in HTTPStatus)

@@ -11,11 +11,11 @@ from gateway.core.model import Status
 from gateway.core.policy import Route
 from gateway.core.timeline import JUDGEMENTS
 from gateway.observe import sets, snapshot
-from gateway.observe.accesslog import AccessLog, access_line
+from gateway.observe.accesslog import AccessLog, access_line, webhook_line
 from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
 from gateway.observe.series import RouteSeries, StoreSeries
-from gateway.ports import Counts, Exchange, RouteDoubt, StoreUnavailable, Swept
+from gateway.ports import Counts, Exchange, RouteDoubt, StoreUnavailable, Swept, WebhookExchange
 
 FAILURE_LOG_SECONDS = 10.0
 
@@ -204,8 +204,10 @@ class MetricsObserver:
     def reconciled(self, route: str, result: str) -> None:
         self._routes.get(route, self._other).reconciled(result).inc()
 
-    def webhook_event(self, route: str, result: str) -> None:
-        self._routes.get(route, self._other).webhook_event(result).inc()
+    def webhook_event(self, event: WebhookExchange) -> None:
+        self._routes.get(event.route, self._other).webhook_event(event.result).inc()
+        if self._access_log is not None:
+            self._access_log.append(webhook_line(event))
 
     def record_lost(self, route: str, request_id: str) -> None:
         self._families.lost_records.inc()

@@ -29,10 +29,7 @@ from gateway.proxy.passthrough import pass_through
 from gateway.proxy.presence import WhilePresent
 from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
-from gateway.wire import WireResponse
-
-CLIENT_GONE = 499
-"""The logged status of a request that nobody was there to be answered, as nginx writes it."""
+from gateway.wire import CLIENT_GONE, WireResponse
 
 _PASSED_ON = "The rest of the body did not come. What had come was passed on to the upstream; whether it acted on that is not known."
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")

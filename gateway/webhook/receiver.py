@@ -31,12 +31,12 @@ from gateway.core.reconcile.policy import OWN_KEY, Verdict, Webhook
 from gateway.core.reconcile.signatures import Refusal, verify
 from gateway.core.reconcile.steps import Again, Attach, Conclude, Free, Ignore, webhook_step
 from gateway.core.routes import split_target
-from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition
+from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition, WebhookExchange
 from gateway.reconcile.answers import packed
 from gateway.resolving import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
 from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE, SLOW, TOO_LARGE, TOO_OLD, Outcome, respond
 from gateway.webhook.reading import BodyTooLarge, MemoryFull, SenderGone, read_body, tell
-from gateway.wire import WireResponse
+from gateway.wire import CLIENT_GONE, WireResponse
 
 ROUNDS = 3
 """How often a record is looked at again that somebody else has just moved."""
@@ -97,20 +97,30 @@ class WebhookReceiver:
 
     async def handle(self, request: BaseRequest, route: Route) -> WireResponse:
         """Answer a request to the endpoint of `route`. Raises nothing but CancelledError: the event is then applied whole or not at all."""
+        started = self._clock.boottime()
         try:
             outcome = await self._outcome(request, route)
         except SenderGone:
-            self._observer.webhook_event(route.id, NOT_WHOLE.result)
             response = self.answer(NOT_WHOLE)
             response.drop()
             if request.transport is not None:
                 request.transport.abort()
+            self._tell(request, route, NOT_WHOLE, response, started, gone=True)
             return response
         except Exception as error:  # whatever is wrong with us, the event must come again
             self._observer.background_failed("webhook", error)
             outcome = AWAY
-        self._observer.webhook_event(route.id, outcome.result)
-        return self.answer(outcome)
+        response = self.answer(outcome)
+        self._tell(request, route, outcome, response, started)
+        return response
+
+    def _tell(
+        self, request: BaseRequest, route: Route, outcome: Outcome, response: WireResponse, started: float, *, gone: bool = False
+    ) -> None:
+        seconds, size = self._clock.boottime() - started, request.content.total_bytes
+        peer = getattr(request.protocol, "address", None)
+        status = CLIENT_GONE if gone else response.status
+        self._observer.webhook_event(WebhookExchange(route.id, outcome.result, request.method, status, seconds, size, peer, gone))
 
     async def _outcome(self, request: BaseRequest, route: Route) -> Outcome:
         policy = route.policy

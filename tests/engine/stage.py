@@ -20,7 +20,7 @@ from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import Client, GuardedRequest
 from gateway.engine.tools import Tools
-from gateway.ports import Randomness, StoreUnavailable
+from gateway.ports import Randomness, StoreUnavailable, WebhookExchange
 from gateway.spool import MemoryBudget
 from gateway.store.memory import MemoryStore
 from gateway.store.memory_rows import Grave
@@ -93,7 +93,7 @@ class NotingObserver(Quiet):
     def reconciled(self, route: str, result: str) -> None:
         return None
 
-    def webhook_event(self, route: str, result: str) -> None:
+    def webhook_event(self, event: WebhookExchange) -> None:
         return None
 
     def record_lost(self, route: str, request_id: str) -> None:

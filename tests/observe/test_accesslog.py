@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from gateway.core.decision import Label
 from gateway.observe import MetricsObserver
-from gateway.observe.accesslog import AccessLog, access_line
+from gateway.observe.accesslog import AccessLog, access_line, webhook_line
 from gateway.observe.sink import CHUNK, polled_sink
 from gateway.observe.timestamp import rfc3339
+from gateway.ports import WebhookExchange
 from tests.observe.support import GUARDED, exchange, parse, value
 
 OpenLog: TypeAlias = Callable[..., AccessLog]
@@ -58,6 +59,24 @@ async def tick() -> None:
     """Let everything run that is ready now."""
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+def test_a_webhook_request_has_a_line_too() -> None:
+    """With what became of it, and nothing of the event."""
+    line = json.loads(webhook_line(WebhookExchange("pay", "bad_signature", "POST\udce9", 401, 0.0125, 17, "192.0.2.1")))
+    del line["ts"]
+    assert line == {
+        "level": "info",
+        "msg": "webhook",
+        "route": "pay",
+        "result": "bad_signature",
+        "method": "POST\udce9",
+        "status": 401,
+        "duration_ms": 12.5,
+        "request_bytes": 17,
+        "client_gone": False,
+        "client": "192.0.2.1",
+    }
 
 
 def test_a_line_has_every_field() -> None:

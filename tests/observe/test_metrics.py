@@ -11,7 +11,7 @@ from gateway.core.decision import Label
 from gateway.core.model import RecordKey
 from gateway.core.policy import Policy, Route
 from gateway.observe import MetricsObserver, sets
-from gateway.ports import Counts, RouteDoubt, StoreUnavailable, Swept
+from gateway.ports import Counts, RouteDoubt, StoreUnavailable, Swept, WebhookExchange
 from tests.observe.support import GUARDED, OPEN, Series, exchange, parse, value
 
 LOW = ("0.001", "0.0025", "0.005")
@@ -207,7 +207,7 @@ def test_finding_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     observer = make()
     observer.reconciled("create-charge", "scheduled")
     observer.reconciled("create-charge", "invented")
-    observer.webhook_event("create-charge", "applied")
+    observer.webhook_event(WebhookExchange("create-charge", "applied", "POST", 200, 0.1, 10, None))
     observer.conflicting_execution("create-charge", "request-9")
     series = shown(observer)
     assert [value(series, "reconcile_total", route="create-charge", result=one) for one in ("scheduled", "other")] == [1, 1]

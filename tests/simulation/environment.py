@@ -97,7 +97,7 @@ class CountingObserver(Quiet):
     def reconciled(self, route: str, result: str) -> None:
         return None
 
-    def webhook_event(self, route: str, result: str) -> None:
+    def webhook_event(self, event: object) -> None:
         return None
 
     def record_lost(self, route: str, request_id: str) -> None:

@@ -26,7 +26,7 @@ from gateway.core.reconcile.policy import (
     Verdict,
     Webhook,
 )
-from gateway.ports import Retention, Transition
+from gateway.ports import Retention, Transition, WebhookExchange
 from gateway.spool import MemoryBudget
 from gateway.store.postgres import PostgresStore
 from gateway.system import SystemClock
@@ -57,9 +57,9 @@ class Noting(NotingObserver):
         super().__init__()
         self.results: Counter[str] = Counter()
 
-    def webhook_event(self, route: str, result: str) -> None:
-        assert route == ROUTE
-        self.results[result] += 1
+    def webhook_event(self, event: WebhookExchange) -> None:
+        assert event.route == ROUTE
+        self.results[event.result] += 1
 
 
 def route_with(policy: Policy) -> Route:
