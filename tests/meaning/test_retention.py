@@ -85,7 +85,7 @@ async def test_what_the_reaper_leaves(house: House) -> None:
     assert not house.seen
     assert (await house.ask(b"/gone", gone, account=TENANT_B)).status == 201
     (tombstone,) = await house.query("SELECT * FROM gateway_tombstones")
-    assert set(tombstone.keys()) == {"digest", "route_id", "expires_at"}
+    assert set(tombstone.keys()) == {"digest", "scope", "route_id", "expires_at"}
     assert gone not in tombstone["digest"]
 
     (archived,) = await house.query("SELECT * FROM gateway_records_archive WHERE idempotency_key = $1", kept.decode())
