@@ -14,6 +14,30 @@ from tests.support.services import Services
 
 LATER = pytest.mark.parametrize("step", migrations()[1:], ids=lambda step: step.name)
 
+LARGE = {
+    "0004_reconcile.sql": (
+        "gateway_records_due_by_route",
+        """
+        INSERT INTO gateway_records (
+            scope_id, idempotency_key, record_id, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+            status, owner, request_method, request_target, max_execution, locked_until, reconcile_after
+        )
+        SELECT
+            'payments:none', n::text, gen_random_uuid(), 'r', 'q', sha256('f'), 1, sha256('p'), 'in_progress', decode(md5(n::text), 'hex'),
+            'POST', convert_to(repeat('/v', 800), 'UTF8'), interval '1 min', now(), now()
+        FROM generate_series(1, 42000) AS n
+        """,
+    ),
+    "0005_hardening.sql": (
+        "gateway_tombstones_scope",
+        """
+        INSERT INTO gateway_tombstones (digest, route_id, expires_at)
+        SELECT sha256(convert_to(n::text, 'UTF8')), repeat('r', 1600), now() FROM generate_series(1, 42000) AS n
+        """,
+    ),
+}
+"""By migration: an index that is built beforehand where its table is large, and what makes that so."""
+
 
 def beforehand(step: Migration) -> list[str]:
     """What the head of the file tells to do before, where the table is large."""
@@ -95,27 +119,19 @@ async def test_a_large_table_is_not_locked_to_build_an_index(gateway: tuple[str,
     dsn, before = gateway
     if not beforehand(step):
         return
-    await before.connection.execute("""
-        INSERT INTO gateway_records (
-            scope_id, idempotency_key, record_id, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-            status, owner, request_method, request_target, max_execution, locked_until, reconcile_after
-        )
-        SELECT
-            'payments:none', n::text, gen_random_uuid(), 'r', 'q', sha256('f'), 1, sha256('p'), 'in_progress', decode(md5(n::text), 'hex'),
-            'POST', convert_to(repeat('/v', 800), 'UTF8'), interval '1 min', now(), now()
-        FROM generate_series(1, 42000) AS n
-    """)
+    index, filling = LARGE[step.name]
+    await before.connection.execute(filling)
     with pytest.raises(MigrationError, match=f"{step.name}.*large"):
         await migrate(dsn)
     add, build, *others = beforehand(step)
     await before.connection.execute(add)
     await before.connection.execute(build)
-    await before.connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'gateway_records_due_by_route'::regclass")
+    await before.connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = $1::text::regclass", index)
     for statement in others:
         await before.connection.execute(statement)
     with pytest.raises(MigrationError, match=f"{step.name}.*invalid"):
         await migrate(dsn)
-    await before.connection.execute("DROP INDEX gateway_records_due_by_route")
+    await before.connection.execute(f"DROP INDEX {index}")
     await before.connection.execute(build)
     assert isinstance(await before.reserve(intent()), Lease)
     assert step.name in await migrate(dsn)
