@@ -1,6 +1,7 @@
 import asyncpg
 import pytest
 
+from gateway.core.model import Lease
 from gateway.embedded import PostgresServer
 from gateway.ports import StoreUnavailable
 from gateway.store.postgres import PostgresStore, check_server
@@ -73,7 +74,8 @@ async def test_a_read_only_server_is_not_ready(make_store: MakeStore, connection
     with pytest.raises(StoreUnavailable) as standby:
         await store.reserve(intent())
     assert standby.value.reason == "not_ready"
-    assert store.connected_since is None
+    await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    assert isinstance(await store.reserve(intent()), Lease)  # on the connection before it would be refused for ever
 
 
 async def test_a_wrong_password_is_an_error(make_store: MakeStore, database: str) -> None:
