@@ -9,6 +9,8 @@ from tests.fuzz.reader import MANY, SINGLE, Invalid, Request, Stream, tokens
 from tests.fuzz.stub import SERIAL
 
 GUARDED = b"/v1/pay"
+SPELT = frozenset({GUARDED, GUARDED + b"/"})
+"""One closing slash is no other path."""
 HOP_BY_HOP = frozenset(
     b"connection proxy-connection keep-alive te trailer transfer-encoding upgrade http2-settings proxy-authorization "
     b"proxy-authenticate".split()
@@ -19,6 +21,13 @@ KEPT = frozenset(b"authorization content-type content-encoding cookie".split())
 """Fields that a `Connection` line does not strip, on any route."""
 KEYS = frozenset({b"idempotency-key", b"idempotency_key"})
 """One field to an upstream that gets its fields as CGI and WSGI tell them, which know no difference between a hyphen and an underscore."""
+JUDGED = frozenset(
+    b"idempotency-key authorization host content-type content-encoding content-length transfer-encoding expect via x-request-id early-data "
+    b"idempotency-attempt x-http-method-override x-http-method x-method-override".split()
+)
+"""Fields that the gateway judges by, or writes: in another spelling that some server takes for theirs they do not go on."""
+REROUTING = frozenset(b"script-name x-script-name path-info x-original-url x-rewrite-url x-override-url".split())
+"""Fields by which some server takes another path: they do not go on either."""
 KNOWN_METHODS = frozenset(b"GET HEAD POST PUT PATCH DELETE OPTIONS TRACE PROPFIND QUERY".split())
 """Methods that must not be refused for their names. Others may be (RFC 9110 section 9.1)."""
 
@@ -71,7 +80,17 @@ def _same_fields(sent: Request, seen: Request) -> bool:
         [line for line in request.fields if line[0].lower() not in own and not line[0].lower().startswith(b"x-forwarded-")]
         for request in (seen, sent)
     )
-    return theirs == [line for line in mine if line[0].lower() not in nominated]
+    return theirs == [line for line in mine if line[0].lower() not in nominated and not _misleads(line[0])]
+
+
+def _folded(name: bytes) -> bytes:
+    return re.sub(rb"[^a-z0-9]", b"-", name.lower())
+
+
+def _misleads(name: bytes) -> bool:
+    """Whether an upstream could take a field for one that counts, or another path by it."""
+    folded = _folded(name)
+    return folded in REROUTING or (folded in JUDGED and folded != name.lower())
 
 
 def forwarded_target(request: Request) -> bytes:
@@ -152,7 +171,7 @@ def _pair(request: Request) -> tuple[bytes, bytes] | None:
 
 
 def _is_guarded(request: Request) -> bool:
-    return request.method == b"POST" and forwarded_target(request).partition(b"?")[0] == GUARDED
+    return request.method == b"POST" and forwarded_target(request).partition(b"?")[0] in SPELT
 
 
 def may_pass(request: Request) -> bool:
@@ -170,6 +189,8 @@ def must_pass(request: Request, used: set[tuple[bytes, bytes]]) -> bool:
     if any(request.values(name) for name in (b"expect", b"via", b"max-forwards", b"sec-websocket-key1")):
         return False
     if any(len(request.values(name)) > 1 for name in SINGLE):
+        return False
+    if any(_misleads(name) and _folded(name) == b"idempotency-key" for name, _ in request.fields):
         return False
     if len(request.fields) > MANY or len(request.target) > 4000 or any(len(name) + len(value) > 4000 for name, value in request.fields):
         return False
@@ -193,7 +214,7 @@ def judge_forwarded(request: Request) -> str | None:
         return f"no origin-form: {request.target!r}"
     keys = [value for name, value in request.fields if name.lower() in KEYS]
     if request.method == b"POST" and GUARDED in spellings(request.target):
-        if request.target.partition(b"?")[0] != GUARDED or len(keys) != 1 or not _DERIVED.fullmatch(keys[0]):
+        if request.target.partition(b"?")[0] not in SPELT or len(keys) != 1 or not _DERIVED.fullmatch(keys[0]):
             return f"the guard was walked around: {request.target!r} {keys!r}"
         if len(request.values(b"authorization")) != 1:
             return "no caller, or two"

@@ -330,10 +330,10 @@ async def test_whatever_a_tunnel_is_refused_for_the_connection_ends(wire: Wire, 
 
 
 async def test_a_redirect_is_relayed_not_followed(wire: Wire) -> None:
-    """RFC 9110 15.4: 307 with its Location belongs to the client, and is what a retry gets."""
-    wire.stub.scripts[b"redirect"] = reply(CREATED.replace(b"201 Created", b"307 Elsewhere\r\nLocation: /v1/smuggled"))
+    """RFC 9110 15.4: 303 with its Location belongs to the client, and is what a retry gets. (307 and 308 come before execution.)"""
+    wire.stub.scripts[b"redirect"] = reply(CREATED.replace(b"201 Created", b"303 Elsewhere\r\nLocation: /v1/smuggled"))
     for _ in range(2):
         answer = await ask(wire.port, guarded(b"redirect"))
-        assert (answer.status, answer.field("location")) == (307, b"/v1/smuggled")
+        assert (answer.status, answer.field("location")) == (303, b"/v1/smuggled")
     assert wire.stub.runs[b"redirect"] == 1
     assert wire.stub.of(b"/v1/smuggled") == []
