@@ -9,15 +9,14 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from gateway.core.model import Lease, Status
+from gateway.core.model import Lease
 from gateway.embedded import PostgresServer, start_postgres
-from gateway.ports import StoreUnavailable, Transition
-from gateway.resolving import Audit, Fence
+from gateway.ports import StoreUnavailable
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.lane import Lane
 from tests.contract.harness import KEPT, found, intent, reserved, response
 from tests.postgres.conftest import MakeStore
-from tests.postgres.watch import until, until_waiting
+from tests.postgres.watch import until
 from tests.support.faults import FaultProxy
 from tests.support.services import Services, remove_data
 
@@ -199,38 +198,27 @@ async def test_a_task_that_is_cancelled_opens_no_connection_to_cancel_its_statem
     assert (proxy.connections, lane.usable, lane.hung_up) == (1, False, True)
 
 
-async def test_a_statement_that_the_server_ended_did_not_land(
-    make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]"
-) -> None:
+async def test_a_statement_that_the_server_ended_did_not_land(database: str, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
     """Behind somebody's lock the server's own limit speaks first: nothing was written then, though something was asked."""
-    store = make_store(timeout=0.5)
-    await reserved(store, intent())
-    wanted = intent()
+    lane = Lane(await asyncpg.connect(database), explicit=False, limit=30.0)
+    lane.deadline, lane.limit = asyncio.get_running_loop().time() + 30, 0.3
     async with connection.transaction():
-        await connection.execute("LOCK TABLE gateway_records IN SHARE MODE")
+        await connection.execute("LOCK TABLE gateway_records IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreUnavailable) as ended:
-            await store.reserve(wanted)
+            await lane.fetch("SELECT FROM gateway_records")
     assert (ended.value.reason, ended.value.may_have_landed, ended.value.asked) == ("timeout", False, True)
-    assert await store.find(wanted.key) is None
-    lease = await reserved(store, wanted)
-    assert (await found(store, lease.key)).status is Status.IN_PROGRESS
+    assert await lane.fetch("SELECT FROM gateway_records") == []
+    await lane.bury()
 
 
-async def test_an_operator_may_wait_longer_than_traffic(make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """The server's limit is that of the call; the next one on the same connection has its own again."""
-    store = make_store(timeout=0.5, pool_size=1)
-    lease = await reserved(store, intent())
-    record = await found(store, lease.key)
-    fence = Fence(lease.key, record.record_id, record.version)
-    async with connection.transaction():
-        await connection.execute("SELECT FROM gateway_records FOR UPDATE")
-        asked = asyncio.ensure_future(store.operations.requeue(fence, Audit("tester", "requeue", "test", {})))
-        await until_waiting(connection)
-        await asyncio.sleep(0.6)  # longer than the limit of traffic
-        assert not asked.done()
-    assert await asked is Transition.STALE
-    async with connection.transaction():
-        await connection.execute("SELECT FROM gateway_records FOR UPDATE")
-        with pytest.raises(StoreUnavailable) as ended:
-            await store.release(lease, "x", KEPT)
-        assert not ended.value.may_have_landed
+async def test_a_call_with_more_time_has_it_at_the_server_too(database: str) -> None:
+    """An operator's may take longer than traffic; the next one on the same connection has its own limit again."""
+    lane = Lane(await asyncpg.connect(database), explicit=False, limit=2.0)
+    lane.deadline = asyncio.get_running_loop().time() + 30
+    told = []
+    for limit in (10.0, 0.5):
+        lane.limit = limit
+        told += [row["statement_timeout"] for row in await lane.fetch("SHOW statement_timeout")]
+        told.append(await lane.together(lambda connection: connection.fetchval("SHOW statement_timeout")))
+    assert told == ["9s", "9s", "450ms", "450ms"]
+    await lane.bury()
