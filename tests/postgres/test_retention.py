@@ -114,13 +114,13 @@ async def test_the_digest_is_the_same_on_both_sides(connection: "Connection") ->
     assert digests == {key.lookup_digest() for key in keys}
 
 
-async def test_a_tombstone_holds_neither_key_nor_scope(make_store: MakeStore, connection: "Connection", database: str) -> None:
-    """A digest, the route, an instant: that is all."""
+async def test_a_tombstone_holds_neither_key_nor_principal(make_store: MakeStore, connection: "Connection", database: str) -> None:
+    """A digest, the route, the scope's name, an instant: that is all."""
     key = await expired(make_store, database)
     assert await make_store().reap(10) == 1
     (row,) = await connection.fetch("SELECT * FROM gateway_tombstones")
-    assert set(row.keys()) == {"digest", "route_id", "expires_at"}
-    assert (row["digest"], row["route_id"]) == (key.lookup_digest(), "create-charge")
+    assert set(row.keys()) == {"digest", "route_id", "scope", "expires_at"}
+    assert (row["digest"], row["route_id"], row["scope"]) == (key.lookup_digest(), "create-charge", key.scope_id.partition(":")[0])
 
 
 async def test_instants_are_exact(make_store: MakeStore, connection: "Connection", database: str) -> None:
