@@ -58,6 +58,7 @@ class Slot:
         self._launch = launch
         self._process: asyncio.subprocess.Process | None = None
         self._started = False
+        self._outdated = False
         self._stopping = asyncio.Event()
 
     @property
@@ -100,7 +101,8 @@ class Slot:
         self._signal(signal.SIGKILL)
 
     def replace(self) -> None:
-        """Have the present worker drain, and start another one with the snapshot of now."""
+        """Have the present worker drain, and start another one with the snapshot of now. So, too, one that is just being started."""
+        self._outdated = True
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -111,12 +113,13 @@ class Slot:
     async def _live(self) -> str:
         """One process from start to end; returns how it ended, for people."""
         self.socket.unlink(missing_ok=True)
+        self._outdated = False
         try:
             process = await self._spawn()
         except OSError as error:
             return f"could not be started: {error.strerror}"
         self._process = process
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._outdated:
             self._signal(signal.SIGTERM)
         starting = asyncio.get_running_loop().create_task(self._see_started(process.pid), name=f"worker-{self.index}-starting")
         try:
