@@ -32,7 +32,7 @@ from gateway.server.descriptors import affordable, raise_limit
 from gateway.server.listeners import Listeners, open_listeners
 from gateway.server.reloading import Contexts, Reloading
 from gateway.server.sockets import ListenError
-from gateway.server.startup import Refused, Unavailable, verify
+from gateway.server.startup import Fitness, Refused, Unavailable, verify
 from gateway.server.worker import Worker, orders
 from gateway.tls import TlsError
 from gateway.webhook import WebhookListener
@@ -257,9 +257,11 @@ class Process:
         return self.config.admin if self._worker is None else Admin(UnixListener(self._worker.socket), None)
 
     def _ports(self, gateway: Gateway, reloading: Reloading) -> AdminPorts:
+        fitness = Fitness(gateway)
+
         async def readiness() -> Mapping[str, str | None]:
             draining = "shutting down" if self._draining else None
-            return {"postgres": await gateway.authority.ready(), "scopes": gateway.scopes.problem(), "draining": draining}
+            return {"postgres": await fitness.problem(), "scopes": gateway.scopes.problem(), "draining": draining}
 
         async def config() -> object:
             return redact(gateway.config)

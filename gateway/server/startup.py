@@ -75,6 +75,31 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
             return
 
 
+class Fitness:
+    """Whether the Postgres that answers is still one that a start would accept: a failover may have led to another, or somebody set it
+    otherwise.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._told: str | None = None
+
+    async def problem(self) -> str | None:
+        """Why it cannot serve, in words; None if it can. What a start would refuse is logged when it begins."""
+        authority = self._gateway.authority
+        reason = await authority.ready()
+        if reason is not None:
+            return reason
+        try:
+            unfit = await authority.unfit(self._gateway.config.postgres.allow_unsafe)
+        except StoreUnavailable as error:
+            return f"Postgres is unreachable: {error.reason}"
+        if unfit is not None and unfit != self._told:
+            _log.error("Postgres is not what it was at the start, which would be refused now: %s", unfit)
+        self._told = unfit
+        return unfit
+
+
 def _went_away(error: Unavailable | StoreUnavailable) -> bool:
     """Whether the server was lost on the way. What it said itself (no permission) is said again the next time."""
     if isinstance(error, StoreUnavailable):

@@ -1,8 +1,18 @@
 """Whether a Postgres keeps what it has acknowledged."""
 
 from gateway.store.hosts import connect
+from gateway.store.postgres.rows import Row
 
 OLDEST = 15
+
+SETTINGS = """
+SELECT
+    current_setting('fsync') AS fsync,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    pg_is_in_recovery() AS in_recovery,
+    current_setting('server_version_num')::integer / 10000 AS version
+"""
+"""What `problems_of` judges."""
 
 
 async def check_server(dsn: str, allow_unsafe: frozenset[str] = frozenset()) -> list[str]:
@@ -13,13 +23,15 @@ async def check_server(dsn: str, allow_unsafe: frozenset[str] = frozenset()) -> 
     """
     connection = await connect(dsn, 10.0, statement_cache_size=0)
     try:
-        row = await connection.fetchrow(
-            "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,"
-            " pg_is_in_recovery() AS in_recovery, current_setting('server_version_num')::integer / 10000 AS version"
-        )
+        row = await connection.fetchrow(SETTINGS)
     finally:
         await connection.close(timeout=5)
     assert row is not None
+    return problems_of(row, allow_unsafe)
+
+
+def problems_of(row: Row, allow_unsafe: frozenset[str]) -> list[str]:
+    """As `check_server`, of a row of `SETTINGS`."""
     found = {
         "fsync_off": row["fsync"] == "off" and "a crash of the machine loses or corrupts records",
         "synchronous_commit_off": row["synchronous_commit"] == "off" and "a crash of the server forgets acknowledged records",

@@ -36,6 +36,7 @@ from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
+from gateway.store.postgres.checks import SETTINGS, problems_of
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import STORE, Connection, Lane, begin, server_limit, unavailable
 from gateway.store.postgres.lanes import Lanes
@@ -304,6 +305,16 @@ class PostgresStore:
             return await self._calls.run("ready", lambda lane: lane.together(check))
         except StoreUnavailable as error:
             return f"Postgres is unreachable: {error.reason}"
+
+    async def unfit(self, allow_unsafe: frozenset[str]) -> str | None:
+        """What `check_server` would say of the server that answers now; None if nothing. Raises `StoreUnavailable`."""
+
+        async def ask(connection: Connection) -> Row | None:
+            return await connection.fetchrow(SETTINGS)
+
+        row = await self._calls.run("ready", lambda lane: lane.together(ask))
+        assert row is not None
+        return "; ".join(problems_of(row, allow_unsafe)) or None
 
     async def close(self) -> None:
         """Refuse new calls, let running statements end, close all connections. Takes at most about `timeout`."""
