@@ -6,7 +6,8 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 * the settle's reply is lost: it is repeated, which the owner token makes harmless;
 * the authority stays away: after `settle_timeout` the client gets the true answer and settling goes on for as long as the process
   lives, also past a lapsed lease (`complete` is allowed from `unknown` for the attempt's own owner);
-* the settle finds no record: the authority has lost it, and it is put back (`gateway.engine.restore`);
+* the settle finds no record, or what the attempt's claim had found: the authority has lost it, and it is put back
+  (`gateway.engine.restore`);
 * the settle is refused: somebody else owns the record. An answer that proves execution completes it all the same while it has not ended;
   else the record is read again, and the client gets what is stored, or `outcome-unknown`;
 * the client is gone: nothing changes.
@@ -301,12 +302,12 @@ class Attempt:
             transition = await self._record(settlement, outcome)
             if transition is Transition.MISSING:
                 transition = await self._restore(settlement, outcome)
-            if transition is Transition.STALE and isinstance(outcome, _Response):
-                if not self._relaying:  # somebody else has settled it: what the record holds is the answer now, not ours
+            if transition is Transition.STALE:
+                if isinstance(outcome, _Response) and not self._relaying:
+                    # Somebody else has settled it: what the record holds is the answer now, not ours.
                     patience.cancel()
                     patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
-                if core.proves_execution(_as_core(outcome), policy) and await self._late(outcome).insist():
-                    transition = Transition.DONE
+                transition = await self._insist(settlement, outcome)
         finally:
             patience.cancel()
         self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
@@ -353,6 +354,19 @@ class Attempt:
                 return await self._until_settled(lambda: restoring.doubted(reason))
             case _:
                 assert_never(settlement)
+
+    async def _insist(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
+        """The record is not this attempt's, any more or again: bring its word to it all the same, where that counts."""
+        policy = self._request.policy
+        if not isinstance(settlement, Release) and policy.mode is Mode.ENFORCE:
+            lease = await Restoring(self._tools, self._request, self._lease).claimed_again()
+            if lease is not None:
+                self._tools.keeper.drop(self._lease)
+                self._lease = lease
+                return await self._record(settlement, outcome)
+        if isinstance(outcome, _Response) and core.proves_execution(_as_core(outcome), policy) and await self._late(outcome).insist():
+            return Transition.DONE
+        return Transition.STALE
 
     async def _complete(self, outcome: _Response, write: Write) -> Transition:
         """Bring the answer into the form that is kept, and write it."""

@@ -1,16 +1,20 @@
-"""An attempt that finds no record when it is to be settled: the authority has lost it, as an asynchronous failover does.
+"""An attempt that does not find its record when it is to be settled: the authority has lost it, as an asynchronous failover does.
 
-It is put back with what the attempt came to, so that retries get the answer, or wait in doubt, and do not execute again. After a release
-nothing is put back: a key without a record is as free as a released one.
+Where there is none, it is put back with what the attempt came to, so that retries get the answer, or wait in doubt, and do not execute
+again. Where there is what the attempt's claim had found, a released or an expired record, that is claimed once more. After a release
+neither is done: such a key is free, as it should be.
 """
 
 from dataclasses import dataclass
 
-from gateway.core.model import Lease, StoredResponse
+from gateway.core.model import Intent, Lease, Record, Status, StoredResponse
 from gateway.engine.intents import intent_of
 from gateway.engine.request import GuardedRequest
-from gateway.engine.tools import Tools
+from gateway.engine.tools import Tools, until_answered
 from gateway.ports import Answered, Doubted, Retention, Settled, Transition
+
+ROUNDS = 3
+"""How often a record that has moved is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,41 @@ class Restoring:
     async def doubted(self, reason: str) -> Settled:
         return await self._put_back(Doubted(reason))
 
-    async def _put_back(self, end: Answered | Doubted) -> Settled:
+    async def claimed_again(self) -> Lease | None:
+        """A lease on the record that the attempt's claim had found, where the authority has gone back to that; None: it has not. Waits for
+        the authority as long as it takes.
+        """
+        intent = self._intent(self.tools.randomness.token())
+        for _ in range(ROUNDS):
+            found = await until_answered(self.tools, lambda: self.tools.store.find(self.lease.key))
+            if found is not None and found.owner == intent.owner:  # it has landed, and its reply was lost
+                started = self.tools.clock.boottime()
+                lease: Lease | None = Lease(found.key, found.record_id, intent.owner, found.attempt, started, intent.lease)
+            elif found is not None and self._was_there_before(found):
+                lease = await self._claim(found, intent)
+            else:
+                return None
+            if lease is not None:
+                self.tools.observer.record_lost(self.request.route_id, self.request.request_id)
+                return lease
+        return None
+
+    async def _claim(self, found: Record, intent: Intent) -> Lease | None:
+        return await until_answered(self.tools, lambda: self.tools.store.claim(found, intent))
+
+    def _was_there_before(self, found: Record) -> bool:
+        """Lives and attempts follow each other: what is earlier than ours is there again only if the authority has gone back."""
+        if found.record_id == self.lease.record_id:
+            return found.status is Status.FAILED_RETRYABLE and found.attempt < self.lease.attempt
+        return found.expired and found.born_ago > self.tools.clock.boottime() - self.lease.started
+
+    def _intent(self, owner: bytes) -> Intent:
         meaning = self.request.meaning
         assert meaning is not None, "a request that was reserved has a meaning"
-        settled = await self.tools.store.restore(self.lease, intent_of(self.request, meaning, self.lease.owner), end)
+        return intent_of(self.request, meaning, owner)
+
+    async def _put_back(self, end: Answered | Doubted) -> Settled:
+        settled = await self.tools.store.restore(self.lease, self._intent(self.lease.owner), end)
         if settled.transition is Transition.DONE:
             self.tools.observer.record_lost(self.request.route_id, self.request.request_id)
         return settled
