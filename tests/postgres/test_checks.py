@@ -5,6 +5,7 @@ from gateway.core.model import Lease
 from gateway.embedded import PostgresServer
 from gateway.ports import StoreUnavailable
 from gateway.store.postgres import PostgresStore, check_server
+from gateway.store.postgres.checks import problems_of
 from tests.contract.harness import intent
 from tests.postgres.conftest import MakeStore
 from tests.support.faults import FaultProxy
@@ -27,6 +28,14 @@ async def test_volatile_commits_are_found_and_can_be_allowed(database: str, stri
     (problem,) = await check_server(database, others)
     assert problem.startswith("synchronous_commit_off: ")
     assert await check_server(database, others | {"synchronous_commit_off"}) == []
+
+
+@pytest.mark.parametrize(("commit", "standby", "told"), [("local", True, True), ("local", False, False), ("on", True, False)])
+def test_commits_that_do_not_wait_for_the_standby_are_found(commit: str, standby: bool, told: bool) -> None:
+    """Where there is none, `local` is as good as `on`."""
+    row = {"fsync": "on", "synchronous_commit": commit, "has_standby": standby, "in_recovery": False, "version": 17}
+    assert [problem.partition(":")[0] for problem in problems_of(row, frozenset())] == ["synchronous_commit_off"] * told
+    assert problems_of(row, frozenset({"synchronous_commit_off"})) == []
 
 
 async def test_fsync_is_found_and_can_be_allowed(postgres_server: PostgresServer, database: str, strict: object) -> None:

@@ -1,7 +1,9 @@
 """Whether a Postgres keeps what it has acknowledged."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from gateway.store.hosts import connect
-from gateway.store.postgres.rows import Row
 
 OLDEST = 15
 
@@ -9,6 +11,7 @@ SETTINGS = """
 SELECT
     current_setting('fsync') AS fsync,
     current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('synchronous_standby_names') <> '' AS has_standby,
     pg_is_in_recovery() AS in_recovery,
     current_setting('server_version_num')::integer / 10000 AS version
 """
@@ -27,17 +30,26 @@ async def check_server(dsn: str, allow_unsafe: frozenset[str] = frozenset()) -> 
     finally:
         await connection.close(timeout=5)
     assert row is not None
-    return problems_of(row, allow_unsafe)
+    return problems_of(dict(row), allow_unsafe)
 
 
-def problems_of(row: Row, allow_unsafe: frozenset[str]) -> list[str]:
+def problems_of(row: Mapping[str, Any], allow_unsafe: frozenset[str]) -> list[str]:
     """As `check_server`, of a row of `SETTINGS`."""
     found = {
         "fsync_off": row["fsync"] == "off" and "a crash of the machine loses or corrupts records",
-        "synchronous_commit_off": row["synchronous_commit"] == "off" and "a crash of the server forgets acknowledged records",
+        "synchronous_commit_off": _forgets(row["synchronous_commit"], has_standby=row["has_standby"]),
         "in_recovery": row["in_recovery"] and "this is a standby: it cannot be written, and what it shows may be old",
     }
     problems = [f"{name}: {why}" for name, why in found.items() if why and name not in allow_unsafe]
     if row["version"] < OLDEST:
         problems.append(f"version: Postgres {row['version']} is older than {OLDEST}")
     return problems
+
+
+def _forgets(synchronous_commit: str, *, has_standby: bool) -> str | None:
+    """What makes the server forget commits that it has acknowledged; None if nothing does."""
+    if synchronous_commit == "off":
+        return "a crash of the server forgets acknowledged records"
+    if synchronous_commit == "local" and has_standby:
+        return "it is `local`, so that commits do not wait for the synchronous standby: a failover forgets acknowledged records"
+    return None

@@ -314,7 +314,7 @@ class PostgresStore:
 
         row = await self._calls.run("ready", lambda lane: lane.together(ask))
         assert row is not None
-        return "; ".join(problems_of(row, allow_unsafe)) or None
+        return "; ".join(problems_of(dict(row), allow_unsafe)) or None
 
     async def close(self) -> None:
         """Refuse new calls, let running statements end, close all connections. Takes at most about `timeout`."""
