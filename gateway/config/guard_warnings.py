@@ -12,6 +12,9 @@ from gateway.core.routes import parse_pattern
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """The methods that change something (RFC 9110 section 9.2.1), and that a client may put a key on."""
 
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods that catch-alls are best kept to."""
+
 
 def warn_of_guards(routes: Sequence[ResolvedRoute]) -> Iterator[tuple[Place, str]]:
     readable = [one for one in routes if one.section.sound(RouteFields.PATH, RouteFields.METHODS, RouteFields.UPSTREAM)]
@@ -29,11 +32,14 @@ def _warn_of_catch_all(one: ResolvedRoute, guarded: Sequence[ResolvedRoute]) -> 
         beside = _covers(one.route, guard.route) and not _covers(guard.route, one.route) and one.route.upstream == guard.route.upstream
         if beside and _share_methods(one.route, guard.route):
             words = f"takes, unguarded, any spelling of {guard.route.path} (route `{guard.route.id}`) that the upstream alone knows"
-            yield (
-                one.section.place_of(RouteFields.PATH),
-                f"{words}; give it `methods: [GET, HEAD, OPTIONS]`, and other paths routes of their own",
-            )
+            yield one.section.place_of(RouteFields.PATH), f"{words}; {_remedy(one.route, guard.route)}"
             return
+
+
+def _remedy(one: Route, guard: Route) -> str:
+    if one.methods and guard.methods and one.methods <= READING:
+        return f"take {_listed(one.methods & guard.methods)} out of its `methods`, and give other paths routes of their own"
+    return "give it `methods: [GET, HEAD, OPTIONS]`, and other paths routes of their own"
 
 
 def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> Iterator[tuple[Place, str]]:

@@ -30,8 +30,8 @@ class ConditionFields:
 
     POINTER = Field("pointer", _POINTER, "Where in the JSON body (RFC 6901); empty: the whole.", required=True)
     EQUALS = Field("equals", JsonValues(), "What is there is this value, or one of these; numbers by their value, and 1 is not '1'.")
-    EXISTS = Field("exists", Yes("missing"), "true: something is there, be it null.")
-    MISSING = Field("missing", Yes("exists"), "true: nothing is there.")
+    EXISTS = Field("exists", Yes("missing"), "true: something other than null is there.")
+    MISSING = Field("missing", Yes("exists"), "true: nothing is there, not even null; `equals: null` is for that.")
     EMPTY = Field("empty", Yes("not_empty"), "true: an empty list, object or text is there.")
     NOT_EMPTY = Field("not_empty", Yes("empty"), "true: a list, object or text that is not empty is there.")
     SAME_AS = Field(

@@ -150,7 +150,8 @@ class MetricsObserver:
         series.key_noticed(kind)
         suppressed = self._failure_lines.due(f"key {route} {kind}")
         if suppressed is not None:
-            _log.info("A key looks %s", kind, extra={"route": route, "key": key_digest, "suppressed": suppressed})
+            fields = {"route": route, "kind": kind, "key": key_digest, "suppressed": suppressed}
+            _log.info("A key looks guessable or personal", extra=fields)
 
     def duplicate_seen(self, route: str, key_digest: str) -> None:
         self._routes.get(route, self._other).duplicates.inc()

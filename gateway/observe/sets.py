@@ -21,7 +21,7 @@ CODE_CLASSES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
 STORE_OPERATIONS = {
     "postgres": (
         *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "restore", "renew", "sweep", "reap", "purge", "counts"),
-        *("deletions", "purge_deletions"),
+        *("deletions", "purge_deletions", "scopes"),
         *("clock", "connect", "ready", "due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),
     "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget"),
@@ -32,7 +32,7 @@ REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
 """Why a Redis server that answers cannot serve: the words of `gateway.store.redis.server` beside those."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "wait", "scopes")
+TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "wait")
 ROUNDS = ("sweep", "reap", "count", "reconcile")
 """Those of `TASKS` that go round for ever, whatever else happens."""
 REFUSALS = ("header_timeout", "too_many_connections", "overloaded")

@@ -81,7 +81,7 @@ class Scopes:
             try:
                 await self._look()
             except StoreUnavailable as error:
-                self._observer.background_failed("scopes", error)
+                self._observer.store_error("postgres", "scopes", error.reason)
 
     async def let_go(self) -> None:
         """Serve nothing any more. What cannot be told now ends by itself."""

@@ -48,3 +48,11 @@ def test_methods_that_another_guard_takes_are_not_told_of(tmp_path: Path) -> Non
     rest = "  - {id: rest, path: /**, methods: [GET, PUT, PATCH, DELETE], upstream: api}\n"
     paths = {one.place.path for one in read(tmp_path, HEAD + more + rest).warnings if one.place is not None}
     assert paths == {"routes[2].path"}
+
+
+def test_a_remedy_is_never_what_stands_there_already(tmp_path: Path) -> None:
+    """Where reading itself is guarded, keeping a catch-all to methods that read does not help."""
+    read_guard = HEAD.replace("[POST]", "[GET, POST]")
+    found = read(tmp_path, f"{read_guard}  - {{id: rest, path: /**, methods: [GET, HEAD, OPTIONS], upstream: api}}\n").warnings
+    words = [one.message.partition("; ")[2] for one in found if one.place is not None and one.place.path == "routes[1].path"]
+    assert words == ["take GET out of its `methods`, and give other paths routes of their own"]

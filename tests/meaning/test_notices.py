@@ -131,7 +131,7 @@ async def test_a_key_that_looks_wrong(house: House, kind: str, key: bytes) -> No
     assert first.status == 201
     assert replayed(again)
     await house.gateway.counted(before + 2, "idempotency_key_notices_total", route="noticed", kind=kind)
-    told = await house.told(b'"A key looks %b"' % kind.encode(), b'"noticed"')
+    told = await house.told(b'"A key looks guessable or personal"', b'"kind":"%b"' % kind.encode(), b'"noticed"')
     keys = {line["key"] for line in await house.told(b'"msg":"request"', b'"noticed"')}
     assert {line["key"] for line in told} <= keys
     _, metrics = await house.gateway.get("/metrics")

@@ -47,9 +47,9 @@ class House:
         self.clock = Clock()
         self.dsn = dsn
 
-    def process(self) -> Scopes:
+    def process(self, observer: MetricsObserver | None = None) -> Scopes:
         self.stores.append(PostgresStore(self.dsn, pool_size=2, timeout=10.0))
-        return Scopes(self.stores[-1].registry, self.clock, SystemRandomness(), MetricsObserver([], access_log_fd=None))
+        return Scopes(self.stores[-1].registry, self.clock, SystemRandomness(), observer or MetricsObserver([], access_log_fd=None))
 
 
 @pytest.fixture
@@ -105,6 +105,25 @@ async def test_a_difference_that_was_undone_is_over_at_the_next_look(house: Hous
         assert mine.held(policy(old))
     finally:
         looking.cancel()
+
+
+async def test_a_look_that_cannot_be_taken_is_the_stores_failure(
+    house: House, configured: Configured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An outage of Postgres is told of as one, not as a defect of background work."""
+    observer = MetricsObserver([], access_log_fd=None)
+    mine = house.process(observer)
+    await mine.register(configured())
+    await house.stores[0].close()
+    monkeypatch.setattr("gateway.server.scopes.LOOK_EVERY", 0.01)
+    looking = asyncio.create_task(mine.run())
+    try:
+        await until(lambda: b'operation="scopes"' in observer.exposition()[0])
+    finally:
+        looking.cancel()
+    failures = [line for line in observer.exposition()[0].splitlines() if line.startswith(b"idempotency_background_failures_total")]
+    assert all(line.endswith(b" 0.0") for line in failures)
+    assert "Background work failed" not in caplog.text
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from gateway.core.hints import LONGEST_READ, MAX_RETENTION, reads_body, removed,
 from gateway.core.model import Headers
 from gateway.core.policy import Hint, HintedOutcome
 from gateway.core.reconcile.policy import Condition
+from gateway.core.reconcile.policy import Test as By
 
 DONE, NOT, UNKNOWN = HintedOutcome.COMPLETED, HintedOutcome.NOT_EXECUTED, HintedOutcome.UNKNOWN
 SHOULD_RETRY = Hint("Stripe-Should-Retry", "true", outcome=NOT)
@@ -49,6 +50,13 @@ BOTH = Hint("X-Outcome", outcome=DONE, when=(Condition("/done", values=(True,)),
 def test_hints_of_the_body(status: int, headers: Headers, body: bytes | None, outcome: HintedOutcome | None) -> None:
     """An error inside a 200: all conditions must be met, by strict JSON; a body that nobody can read says nothing."""
     assert hinted(status, headers, (THROTTLED, BOTH), body) == outcome
+
+
+def test_no_error_frees_no_key() -> None:
+    """`"errors": null` beside the data of an operation that ran is no error."""
+    failed = Hint(None, outcome=NOT, statuses=frozenset({200}), when=(Condition("/errors", By.EXISTS),))
+    assert hinted(200, (), (failed,), b'{"data":{"pay":1},"errors":null}') is None
+    assert hinted(200, (), (failed,), b'{"data":null,"errors":[{"message":"throttled"}]}') is NOT
 
 
 def test_a_body_is_only_read_where_a_hint_asks() -> None:

@@ -100,7 +100,7 @@ def test_equals(value: str, wanted: str | float | bool | None, want: bool) -> No
     ("value", "tests"),
     [
         (None, {By.MISSING}),
-        ("null", {By.EXISTS}),
+        ("null", set()),
         ("0", {By.EXISTS}),
         ("false", {By.EXISTS}),
         ("[]", {By.EXISTS, By.EMPTY}),
@@ -112,7 +112,7 @@ def test_equals(value: str, wanted: str | float | bool | None, want: bool) -> No
     ],
 )
 def test_conditions(value: str | None, tests: set[By]) -> None:
-    """What is there, and what is empty: a null is there, and neither empty nor not."""
+    """What is there, and what is empty: null is neither there nor missing, neither empty nor not."""
     body = "{}" if value is None else f'{{"data":{value}}}'
     assert {test for test in By if meets(Condition("/data", test), body)} == tests
 
@@ -180,8 +180,19 @@ def test_answers_with_a_part() -> None:
     body = '{"data": [ {"id": "é", "amount": 1.10, "big": 12345678901234567890, "e": 1E+2, "n": null} ]}'
     want = '{"id":"é","amount":1.10,"big":12345678901234567890,"e":1E+2,"n":null}'.encode()
     assert answer(AnswerPlan(201, pointer="/data/0"), found(body)) == Built(201, ((b"Content-Type", b"application/json"),), want)
-    mine = AnswerPlan(headers=(("Content-Type", "application/vnd.x+json"),), pointer="/data/0/n")
-    assert answer(mine, found(body)) == Built(200, ((b"Content-Type", b"application/vnd.x+json"),), b"null")
+    mine = AnswerPlan(headers=(("Content-Type", "application/vnd.x+json"),), pointer="/data/0/id")
+    assert answer(mine, found(body)) == Built(200, ((b"Content-Type", b"application/vnd.x+json"),), '"é"'.encode())
+
+
+@pytest.mark.parametrize("when", [(Condition("/order", By.EXISTS),), ()])
+def test_a_null_is_no_operation(when: tuple[Condition, ...]) -> None:
+    """`"order": null` is how many APIs say that they know of none. It must neither end a doubt with the answer `null`, nor free the key."""
+    executed = Rule(EXECUTED, frozenset({200}), when, AnswerPlan(201, pointer="/order"))
+    gone = Rule(NOT_EXECUTED, frozenset({200}), (Condition("/order", By.MISSING),))
+    judged = judge(found('{"executions":0,"order":null}'), [gone, executed], NAMES)
+    assert (judged.verdict, judged.answer) == (NOT_YET_KNOWN, None)
+    none = Rule(NOT_EXECUTED, frozenset({200}), (Condition("/order", By.EQUALS, (None,)),))
+    assert judge(found('{"executions":0,"order":null}'), [executed, none] if when else [none], NAMES).verdict is NOT_EXECUTED
 
 
 def test_answers_with_a_text() -> None:

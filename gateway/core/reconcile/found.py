@@ -134,7 +134,8 @@ def meets(when: Sequence[Condition], document: Json, names: Names | None = None)
 
 def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
     """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON without the object or
-    list that the pointer looks into.
+    list that the pointer looks into. null neither exists nor is missing: `"order": null` is no word of an order, and no proof that there is
+    none.
     """
     if document is NOTHING:
         return False
@@ -144,7 +145,7 @@ def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
         case Test.EQUALS:
             return any(_equal(value, wanted) for wanted in condition.values)
         case Test.EXISTS:
-            return value is not NOTHING
+            return value is not NOTHING and value is not None
         case Test.MISSING:
             return value is NOTHING and isinstance(at(document, tokens[:-1]), dict | list)
         case Test.EMPTY:
@@ -207,6 +208,8 @@ def build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built
         part = at(document, tokens_of(plan.pointer))
         if part is NOTHING:
             raise Unfillable(FOUND + plan.pointer, "names nothing in what was found")
+        if part is None:
+            raise Unfillable(FOUND + plan.pointer, "names null, which is no answer")
         return Built(status, _described(headers, ((b"Content-Type", b"application/json"),)), write(part).encode())
     kept = [(name, first(found.headers, name.lower())) for name in (b"Content-Type", b"Content-Encoding")]
     return Built(status, _described(headers, tuple([(name, text) for name, text in kept if text is not None])), found.body)
