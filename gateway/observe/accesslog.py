@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import orjson
 
@@ -46,11 +46,7 @@ def access_line(exchange: Exchange) -> bytes:
         "client_gone": exchange.client_gone,
         "client": exchange.client,
     }
-    try:
-        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:
-        # Text from the wire may hold bytes that are not UTF-8, which only the standard library escapes.
-        return json.dumps(fields).encode() + b"\n"
+    return _line(fields)
 
 
 def webhook_line(event: WebhookExchange) -> bytes:
@@ -68,7 +64,15 @@ def webhook_line(event: WebhookExchange) -> bytes:
         "client_gone": event.sender_gone,
         "client": event.client,
     }
-    return json.dumps(fields).encode() + b"\n"
+    return _line(fields)
+
+
+def _line(fields: Mapping[str, object]) -> bytes:
+    try:
+        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # Text from the wire may hold bytes that are not UTF-8, which only the standard library escapes.
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 def _milliseconds(seconds: float) -> float:

@@ -79,6 +79,16 @@ def test_a_webhook_request_has_a_line_too() -> None:
     }
 
 
+def test_all_lines_are_written_alike() -> None:
+    """Without spaces, whatever they speak of: people search them for `"msg":"webhook"`."""
+    lines = [
+        access_line(exchange()),
+        access_line(exchange(method="PAY\udce9")),
+        webhook_line(WebhookExchange("pay", "applied", "POST", 200, 0.1, 1, None)),
+    ]
+    assert [line.partition(b'"msg":')[2].partition(b",")[0] for line in lines] == [b'"request"', b'"request"', b'"webhook"']
+
+
 def test_a_line_has_every_field() -> None:
     """A request's line is one JSON object with its ids, decision, settlement, digest and timings in milliseconds."""
     line = access_line(exchange(decision=Label.EXECUTE_RETRY, attempt=2, client_gone=True))
