@@ -198,7 +198,7 @@ class Store(Protocol):
 
         DONE if there was no record: exactly one of any number of concurrent callers, reserves included, makes one. Where there is a record
         it is as `complete` or `doubt`: ALREADY if this was repeated, STALE if it is another's, which stays untouched. A tombstone does not
-        count. Retention, expiry and doubt begin now.
+        count. MISSING if an operator has deleted this very record, completed: it stays deleted. Retention, expiry and doubt begin now.
         """
         ...
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from gateway.core.decision import Label
-from gateway.core.model import Status
+from gateway.core.model import Intent, Lease, Status
 from gateway.core.policy import Policy
-from gateway.ports import NotSent, NotSentReason
+from gateway.ports import Answered, Doubted, NotSent, NotSentReason, Settled, Transition
 from tests.engine.stage import KEY, POLICY, Stage, refused, scene, told
 from tests.engine.store import LosesReply, Refuses
 from tests.engine.upstream import Part
@@ -141,3 +141,20 @@ async def test_claiming_again_is_repeated_until_it_is_acknowledged(stage: Stage)
     assert told(await asked)[1] == 201
     assert (await stage.record()).status is Status.COMPLETED
     assert stage.observer.lost == ["request-2"]
+
+
+@scene
+async def test_what_an_operator_deleted_stays_deleted(stage: Stage) -> None:
+    """The attempt had completed, and nobody acknowledged that: its client gets the answer, and nobody else does."""
+
+    async def deleted(lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        return Settled(Transition.MISSING)
+
+    stage.memory.restore = deleted  # type: ignore[method-assign]  # a store that knows what operators have deleted
+    stage.upstream.plays(Part(pauses=(1.0,)))
+    asked = stage.begin()
+    await stage.clock.sleep(0.5)
+    forget(stage)
+    assert told(await asked)[:2] == (Label.EXECUTE, 201)
+    assert (stage.observer.lost, stage.observer.stale) == ([], [])
+    assert await stage.memory.find(KEY) is None

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from gateway.core.model import Lease, RecordKey, Status
-from gateway.ports import Retention, StoreUnavailable, Transition
+from gateway.ports import Answered, Doubted, Retention, StoreUnavailable, Transition
 from gateway.resolving import Audit, Entry, Evidence, Fence, Listed, Selection, Shown, deleted_key
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.cursors import Position, write_cursor
@@ -344,6 +344,18 @@ async def test_evidence_of_execution_keeps_a_record_from_being_released(harness:
     await harness.store.doubt(lease, "upstream_timeout")
     await harness.advance(LEASE + MAX_EXECUTION + 1)
     assert await harness.store.operations.release(await fence(harness, record), KEPT, AUDIT) is Transition.STALE
+
+
+async def test_a_deleted_record_is_not_put_back(harness: PostgresHarness) -> None:
+    """By an attempt whose commit was acknowledged to nobody: it repeats its settle, and finds nothing any more."""
+    wanted = intent()
+    lease = await reserved(harness.store, wanted)
+    await harness.store.complete(lease, response(), KEPT)
+    assert await harness.store.operations.delete(await fence(harness, wanted.key), AUDIT) is Transition.DONE
+    assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.MISSING
+    for end in (Answered(response(), KEPT), Doubted("x")):
+        assert (await harness.store.restore(lease, wanted, end)).transition is Transition.MISSING
+    assert await harness.store.find(wanted.key) is None
 
 
 @pytest.mark.parametrize("state", ["completed", "failed_retryable"])

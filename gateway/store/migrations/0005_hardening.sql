@@ -19,7 +19,8 @@
 --                             older copy of its data, or by the promotion of a replica that had not heard of the deletion. `number` counts deletions
 --                             in the order of their commits: whoever writes one holds the only row of gateway_deletions_last until it commits. So a
 --                             gateway that has read up to a number has missed none below it. A line may go when its record would have expired:
---                             Redis entries of it are no answers from then on. Deletions of the release before leave no line.
+--                             Redis entries of it are no answers from then on. Deletions of the release before leave no line. Nor does an attempt
+--                             put back a life that is listed.
 --
 --   digests of keys           what the deletion of a record leaves of its key: in history and audit lines `sha256:` and the digest that names the
 --                             record in Redis, too, stands in the key's place; archived lives of the key go. The audit table stays append-only, but
@@ -76,6 +77,7 @@ CREATE TABLE gateway_deletions (
 );
 
 CREATE INDEX gateway_deletions_expiring ON gateway_deletions (expires_at);
+CREATE INDEX gateway_deletions_record ON gateway_deletions (record_id);
 
 CREATE TABLE gateway_deletions_last (
     number bigint NOT NULL,

@@ -2,7 +2,7 @@
 
 
 -- name: restore
--- A row only if it was put in. $20 is the status of the answer; null: none, the record is in doubt.
+-- A row only if it was put in. $20 is the status of the answer; null: none, the record is in doubt. What an operator deleted stays deleted.
 INSERT INTO gateway_records (
     scope_id, idempotency_key, record_id, owner, attempt, request_fingerprint, fingerprint_version, fingerprint_policy, route_id, request_id,
     request_method, request_target, max_execution, reconcilable, observed, captured, correlation, judged,
@@ -23,5 +23,6 @@ SELECT
     CASE WHEN $20::smallint IS NULL THEN now() + make_interval(secs => $19::float8 + $13::float8) END,
     CASE WHEN $20::smallint IS NULL AND NOT $14 AND NOT $15 THEN now() END,
     CASE WHEN $32::float8 IS NOT NULL THEN now() + make_interval(secs => $32::float8) END
+WHERE NOT EXISTS (SELECT FROM gateway_deletions WHERE record_id = $3)
 ON CONFLICT (scope_id, idempotency_key) DO NOTHING
 RETURNING (extract(epoch FROM expires_at) * 1000000)::bigint AS expires_at_us
