@@ -20,7 +20,7 @@ from gateway.server.worker import ACCEPT_CLOCK, ACCEPT_SCOPE_CHANGE
 from gateway.supervisor.fleet import Fleet
 from gateway.tls import TlsError, reload_server_context, server_context
 
-EXIT_UNAVAILABLE, EXIT_CONFIG = 69, 78
+EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 1, 69, 78
 GRACE_SLACK = 5.0
 """What workers may take beyond the configured drain, for their last writes and for exiting."""
 _LONGEST_SOCKET_FOLDER = 80
@@ -32,8 +32,9 @@ _log = logging.getLogger(__name__)
 def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, accept_clock: bool) -> int:
     """Run the gateway as `workers` processes until it is told to stop; returns the exit status of the command.
 
-    0 after a drain, 1 after a second signal or a drain that outlasted its time, 69 if the admin listener cannot be opened, 69 or 78 if
-    no worker can start. Raises `ConfigErrors`. The admin listener, its token and the drain's times stay those of the start.
+    0 after a drain, 1 after a second signal, a drain that outlasted its time, or without a temporary folder, 69 if the admin listener
+    cannot be opened, 69 or 78 if no worker can start. Raises `ConfigErrors`. The admin listener, its token and the drain's times stay
+    those of the start.
     """
     try:
         snapshot = _read(config_path)
@@ -41,7 +42,11 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, acc
         print(error, file=sys.stderr)
         return EXIT_CONFIG
     configure("info")
-    directory = _private_folder()
+    try:
+        directory = _private_folder()
+    except OSError as error:
+        _log.error("Workers need a temporary folder for their sockets: %s. Set TMPDIR to one that can be written", error.strerror or error)
+        return EXIT_FAILURE
     try:
         return asyncio.run(
             _run(snapshot, config_path, workers, directory, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
