@@ -48,7 +48,7 @@ def test_good_templates(template: RequestTemplate) -> None:
         (RequestTemplate("GET", "/v1/a b"), "blanks"),
         (RequestTemplate("GET", "/v1/ä"), "ASCII"),
         (RequestTemplate("GET", "/v1/../{key}"), "dot segments"),
-        (RequestTemplate("GET", "/v1/{id}"), "there is no placeholder `{id}`; there are {key}, {request_id}"),
+        (RequestTemplate("GET", "/v1/{id}"), "there is no placeholder `{id}`; there are {key}, {principal}, {request_id}"),
         (RequestTemplate("GET", "/v1/{captured.}"), "no placeholder"),
         (RequestTemplate("GET", "/v1/{captured.oder}"), "`{captured.oder}` is not captured; what is captured is {captured.order}"),
         (RequestTemplate("GET", "/v1/{found:/id}"), "nothing has been found yet"),
