@@ -180,7 +180,8 @@ REPLACED = [
     pytest.param(
         "postgresql://db",
         "mysql://db",
-        "2:17: postgres.dsn: a Postgres DSN looks like postgresql://user:password@host:5432/database, or with several hosts host1:5432,host2:5432",
+        "2:17: postgres.dsn: a Postgres DSN looks like postgresql://user:password@host:5432/database, "
+        "or with several hosts host1:5432,host2:5432",
         id="dsn",
     ),
     pytest.param("postgresql://db/gateway", "", "2:17: postgres.dsn: is required (or `dsn_file`)", id="empty-dsn"),
