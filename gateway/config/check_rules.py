@@ -9,8 +9,12 @@ from gateway.core.reconcile.filling import CAPTURED
 from gateway.core.reconcile.policy import Rule, Test, Verdict
 from gateway.core.reconcile.request import check_plan
 
-_SAYS_NOTHING = frozenset({401, 403, 407, 408, 421, 425, 429}) | frozenset(range(500, 600))
-"""Statuses about the asking, not about what was asked for."""
+_SAYS_NOTHING = (
+    frozenset(range(300, 400))
+    | frozenset({400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 416, 417, 421, 425, 426, 428, 429, 431, 451})
+    | frozenset(range(500, 600))
+)
+"""Statuses about the asking, not about what was asked for: a redirect to a login page, a question that is not taken, an error."""
 
 
 def check_rules(reader: Reader, sections: Sequence[Section], rules: Sequence[Rule], captured: Collection[str], *, event: bool) -> None:
@@ -48,10 +52,11 @@ def _check_verdict(reader: Reader, section: Section, rule: Rule, *, event: bool)
         what = "any event at all" if event else "any answer at all, an error or a login page too,"
         remedy = "`when`" if event else "`status` or `when`"
         reader.report(place, f"{what} would mean {rule.verdict}; say with {remedy} which ones do")
-    elif rule.verdict is Verdict.NOT_EXECUTED and (silent := sorted(rule.statuses & _SAYS_NOTHING)):
+    elif silent := sorted(rule.statuses & _SAYS_NOTHING):
         reader.report(
             section.place_of(RuleFields.STATUS),
-            f"{silent[0]} says that the question was not answered, and nothing about the operation; leave it out: it is not yet known then",
+            f"{silent[0]} says that the question was not answered, and nothing about the operation; "
+            "leave it out (it is not yet known then), or say with `when` what its body has",
         )
 
 

@@ -101,6 +101,10 @@ def test_a_mistake_in_a_request_is_found_where_it_stands(tmp_path: Path, request
 
 
 GOOD = "{status: [200], verdict: executed}"
+SILENT = (
+    "says that the question was not answered, and nothing about the operation; leave it out (it is not yet known then), "
+    "or say with `when` what its body has"
+)
 RULES = [
     pytest.param(
         "{status: [404], verdict: not_executed}", ": no rule says executed: what was executed would never be found", id="no-executed"
@@ -117,9 +121,14 @@ RULES = [
     ),
     pytest.param(
         f"{GOOD}, {{status: [404, 503], verdict: not_executed}}",
-        "[1].status: 503 says that the question was not answered, and nothing about the operation; leave it out: it is not yet known then",
+        f"[1].status: 503 {SILENT}",
         id="error",
     ),
+    *[
+        pytest.param(f"{GOOD}, {{status: [{status}], verdict: not_executed}}", f"[1].status: {status} {SILENT}", id=f"asking-{status}")
+        for status in (302, 304, 400, 403, 405, 406, 415, 426, 428)
+    ],
+    pytest.param("{status: [200, 302], verdict: executed}", f"[0].status: 302 {SILENT}", id="redirect-executed"),
     pytest.param(
         f"{GOOD}, {{status: [200], when: [{{pointer: /a, empty: true}}], verdict: not_executed}}",
         "[1]: never applies: all that it takes goes to rule 1; put this one first, or remove it",
