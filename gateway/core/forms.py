@@ -42,9 +42,11 @@ def decode_parameter(text: bytes) -> bytes:
 
 
 def without_named(query: bytes, names: frozenset[bytes]) -> bytes:
-    """A query without its parameters of these names; what is left stays as it stands."""
+    """A query without its parameters of these names; what is left stays as it stands. A pair with a `;` is left: some readers find another
+    parameter behind it.
+    """
     pairs = query.split(b"&")
-    kept = [pair for pair in pairs if decode_parameter(pair.partition(b"=")[0]) not in names]
+    kept = [pair for pair in pairs if b";" in pair or decode_parameter(pair.partition(b"=")[0]) not in names]
     return query if len(kept) == len(pairs) else b"&".join(kept)
 
 

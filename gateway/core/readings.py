@@ -27,6 +27,9 @@ PLAIN = rb"[A-Za-z0-9_~!$&'()*+,=:@-](?:[A-Za-z0-9._~!$&'()*+,=:@-]*[A-Za-z0-9_~
 
 _PLAIN = re.compile(PLAIN)
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_WIDE_ESCAPE = re.compile(rb"%[uU][0-9A-Fa-f]{4}")
+"""Of no standard; Jetty before 12 and Windows' HTTP.sys decode it."""
+
 _SPECIAL = re.compile(rb"[/\\;?#\0]")
 _PARAMETERS = re.compile(rb";[^/]*")
 _END = re.compile(rb"[?#\0].*", re.DOTALL)
@@ -63,10 +66,14 @@ def parts(path: bytes) -> list[tuple[Option, ...]] | None:
     """The readings of what stands between the slashes of an absolute path, part by part; a reading of the path takes one of each.
 
     None if it is too ambiguous: dot segments, whose meaning depends on when they are resolved, more than `DECODE_ROUNDS` layers of
-    escapes, or more than `MAX_SPECIALS` doubtful characters.
+    escapes, escapes of no standard, or more than `MAX_SPECIALS` doubtful characters.
     """
     decoded = _decode_fully(path)
-    if decode_escapes(decoded) != decoded or len(_SPECIAL.findall(decoded)) - path.count(b"/") > MAX_SPECIALS:
+    if (
+        decode_escapes(decoded) != decoded
+        or _WIDE_ESCAPE.search(decoded)
+        or len(_SPECIAL.findall(decoded)) - path.count(b"/") > MAX_SPECIALS
+    ):
         return None
     raw = path[1:].split(b"/")
     last = next((at for at in range(len(raw) - 1, -1, -1) if _is_something(raw[at])), -1)

@@ -19,7 +19,7 @@ from gateway.proxy.departure import FAREWELL, LINGER, Departing
 from gateway.proxy.limits import ClientLimits, Crowd, peer_address
 from gateway.proxy.refusals import Refusals
 from gateway.proxy.takeover import ClientTunnel
-from gateway.wire import WireResponse, reason_of
+from gateway.wire import WireResponse, reason_of, untaken
 
 TURNED_AWAY = 256
 """As many connections too many are told so at a time; what comes on top is cut."""
@@ -175,6 +175,7 @@ class ClientConnection(Departing):
                     self._part(LINGER)
                     break
                 self._request_done()
+                self._untaken = untaken(self._wire) if self._wire is not None and self._wire.get_write_buffer_size() else None
                 self._since = self._loop.time()
                 self._alarm.set(self._since + (self._header_timeout if self._head else self._idle_timeout))
         except BaseException:
@@ -315,8 +316,11 @@ class ClientConnection(Departing):
             return
         elif self._head:
             self.refuse(Problem.REQUEST_TIMEOUT, "header_timeout")
-        elif wire.get_write_buffer_size():  # a client that does not read
-            wire.abort()
+        elif wire.get_write_buffer_size():
+            if self._takes(wire):
+                self._alarm.set(self._loop.time() + self._idle_timeout)
+            else:
+                wire.abort()
         else:
             self.force_close()
 

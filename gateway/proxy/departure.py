@@ -10,6 +10,7 @@ from gateway.alarm import Alarm
 from gateway.ports import Memory
 from gateway.proxy.intake import Intake
 from gateway.proxy.limits import ClientLimits
+from gateway.wire import untaken
 
 LINGER = 10.0
 """Seconds for which a client that is still sending is listened to after its last answer, so that it gets to read that."""
@@ -21,7 +22,7 @@ FAREWELL = 2.0
 class Departing(Intake):
     """The end of a client's connection. `transport` is for those who write answers; `_wire` is the same, until the connection is lost."""
 
-    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_skipped", "_unsent", "_wire")
+    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_skipped", "_untaken", "_wire")
 
     def __init__(self, manager: web.Server, limits: ClientLimits, memory: Memory) -> None:
         super().__init__(manager, limits.max_header_size, limits.max_headers, memory)
@@ -31,7 +32,7 @@ class Departing(Intake):
         self._skipped: StreamReader | None = None  # a body that is read past
         self._leaving = False  # nothing more is written
         self._discarded = 0
-        self._unsent: int | None = None  # bytes of the last answer that the client had still not taken
+        self._untaken: int | None = None  # bytes of the last answer that the client had still not taken
 
     def _ring(self) -> None:
         """A time is up."""
@@ -68,6 +69,7 @@ class Departing(Intake):
 
     def _leave(self) -> None:
         self._leaving = True
+        self._untaken = None
         self._sink = self._discard
         self._rest = b""
         self.transport = None
@@ -81,15 +83,20 @@ class Departing(Intake):
 
     def _press(self, wire: asyncio.Transport) -> None:
         """The client had its time to close. One that is still taking its answer gets more; one that takes nothing of it does not."""
-        unsent, before = wire.get_write_buffer_size(), self._unsent
-        if unsent and (before is None or unsent < before):
-            self._unsent = unsent
+        unsent = wire.get_write_buffer_size() > 0
+        if unsent and self._takes(wire):
             self._alarm.set(self._loop.time() + self._idle_timeout)
         elif unsent or wire.is_closing():
             wire.abort()
         else:
             wire.close()
             self._alarm.set(self._loop.time() + FAREWELL)
+
+    def _takes(self, wire: asyncio.Transport) -> bool:
+        """Whether the client has taken something of its answer since this was asked last, or was not asked yet."""
+        left, before = untaken(wire), self._untaken
+        self._untaken = left
+        return before is None or left < before
 
     async def _skip(self, payload: StreamReader) -> bool:
         """Read past what is left of a body that nobody wanted. False: that would take too long."""

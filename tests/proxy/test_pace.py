@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.proxy.body import Pace
-from gateway.wire import Patience, WireResponse
+from gateway.wire import Patience, WireResponse, untaken
 from tests.proxy.house import House, get, until
 
 PIECES = st.lists(st.tuples(st.integers(0, 100_000), st.floats(0.0, 90.0)), max_size=30)
@@ -71,3 +71,28 @@ async def test_a_client_that_takes_too_little_is_cut(house: House) -> None:
                 peer.raw.recv(1024)
     await until(lambda: not house.server.connections)
     assert house.gone == ["/1"]
+
+
+async def test_what_the_kernel_holds_is_not_taken_yet(house: House) -> None:
+    """A slow client is seen to take its answer long before the kernel wants more of it: it is not cut for what only the kernel does."""
+    transports: list[asyncio.Transport] = []
+
+    async def answering(request: BaseRequest) -> WireResponse:
+        assert request.transport is not None
+        transports.append(request.transport)
+        return WireResponse(200, b"OK", (), b"x" * 16_000_000)
+
+    house.answering = answering
+    async with house.peer(receive_buffer=65536) as peer:
+        await peer.send(get("/1"))
+        await peer.until(b"x")
+        (transport,) = transports
+        left = untaken(transport)
+        waiting = transport.get_write_buffer_size()
+        assert left > waiting > 0
+        while untaken(transport) == left:
+            await peer.some()
+        assert untaken(transport) < left
+        assert transport.get_write_buffer_size() == waiting
+    await until(lambda: not house.server.connections)
+    assert untaken(transport) == transport.get_write_buffer_size()

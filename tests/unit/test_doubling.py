@@ -193,6 +193,8 @@ CASES = [
     *body("parts", times(b'--b\r\nContent-Disposition: form-data; name="_method"\r\n\r\nx\r\n', b"", b"--b--\r\n")),
     *body("nearly boundaries", times(b"\r\n--a", b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n')),
     *body("names of parts", times(b'name="_method"\r\n')),
+    *body("names of parts in long lines", times(b"name=_method;" * 78 + b"\n")),
+    *body("names of parts, blank lines", times(b"name=_method\n\n")),
     *body("fields of a part", times(b"A: b\r\n", b"--b\r\n")),
     pytest.param(
         times(b"x", b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n'), parts_in_pieces, 16_000, id="multipart in pieces"

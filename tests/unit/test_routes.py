@@ -98,6 +98,14 @@ def test_explicit_routes_before_the_guard_count() -> None:
     assert match(b"/v1/fil%65s/a", table) == "guarded /v1/{kind}/{id}"  # as it stands it belongs to the guard, which never hurts
 
 
+@pytest.mark.parametrize("target", [b"/v1/%u0070ay", b"/v1/%U0070ay", b"/v1%u002fpay", b"/v1/%25u0070ay", b"/%u0076%u0031/pay"])
+def test_escapes_of_no_standard_do_not_hide_a_guard(target: bytes) -> None:
+    """Some servers decode `%u0070`. Where nothing is guarded it passes, and what is no such escape is an ordinary segment."""
+    assert match(target) == "refused"
+    assert match(target, method="GET") == "rest"
+    assert match(b"/v1/%up", table=TABLE) == "rest"
+
+
 @pytest.mark.parametrize("target", [b"/a%2F", b"/a%2f;x", b"/a%5C", b"/a//", b"/a/%2F"])
 def test_a_closing_slash_that_only_some_see(target: bytes) -> None:
     """An unguarded `/a` before a guarded `/a/**`: a spelling that some upstream reads as `/a/` does not walk around the guard."""
