@@ -46,15 +46,17 @@ class Reloading:
         self._contexts = contexts
         self._adopted = adopted
         self._lock = asyncio.Lock()
+        self._whole = asyncio.Lock()
         self._prepared: Prepared | None = None
 
     async def reload(self, read: Callable[[], Config]) -> Sequence[str]:
         """Take over the configuration that `read` gives (or raises `ConfigErrors`). Returns the mistakes that kept the old one in use."""
-        mistakes = await self.prepare(read)
-        if mistakes:
-            await self.abandon()
-        else:
-            mistakes = await self.adopt()
+        async with self._whole:  # a signal and a command may come together: neither takes what the other has prepared
+            mistakes = await self.prepare(read)
+            if mistakes:
+                await self.abandon()
+            else:
+                mistakes = await self.adopt()
         for mistake in mistakes:
             _log.error("Reload refused: %s", mistake)
         return mistakes
