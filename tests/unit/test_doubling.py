@@ -195,6 +195,7 @@ CASES = [
     *body("names of parts", times(b'name="_method"\r\n')),
     *body("names of parts in long lines", times(b"name=_method;" * 78 + b"\n")),
     *body("names of parts, blank lines", times(b"name=_method\n\n")),
+    *body("members that no JSON has", times(b'"_method" ', b'{"_method"', b"NaN")),
     *body("fields of a part", times(b"A: b\r\n", b"--b\r\n")),
     pytest.param(
         times(b"x", b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n'), parts_in_pieces, 16_000, id="multipart in pieces"
