@@ -190,10 +190,13 @@ def retry_after(seconds: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """A complete response with this status came back. `hinted` is what the upstream says of it, where the route trusts its word."""
+    """A complete response with this status came back. `hinted` is what the upstream says of it, where the route trusts its word; `located`,
+    whether it says where to go (`Location`).
+    """
 
     status: int
     hinted: HintedOutcome | None = None
+    located: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,15 +266,15 @@ def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
 
     `release_on` is the operator's assertion that the upstream answers with these statuses before it executes anything;
     `doubt_on` lists statuses that an intermediary behind us may have made up after the upstream had executed (RFC 9110 section 15.6).
-    A status in both is in doubt.
+    A status in both is in doubt. A 307 or 308 that says nowhere to go is no redirect: upload services answer 308 for "stored, go on".
     """
     match outcome:
         case Responded(_, hinted) if hinted is not None and not (hinted is HintedOutcome.EXISTS and earlier is Earlier.NOTHING):
             return _settle_hinted(hinted)
-        case Responded(status):
+        case Responded(status, _, located):
             if status in policy.doubt_on:
                 return Doubt(f"status_{status}")
-            if status in policy.release_on:
+            if status in policy.release_on and (located or status not in _REDIRECTS):
                 return Release(f"status_{status}")
             return Doubt(f"status_{status}") if status >= 400 and earlier is not Earlier.NOTHING else Complete()
         case NotSent(reason):
@@ -280,6 +283,10 @@ def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
             return Doubt(reason)
         case _:
             assert_never(outcome)
+
+
+_REDIRECTS = frozenset({307, 308})
+"""They send the same request elsewhere (RFC 9110 sections 15.4.8 and 15.4.9)."""
 
 
 def _settle_hinted(hinted: HintedOutcome) -> Settlement:

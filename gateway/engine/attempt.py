@@ -24,7 +24,7 @@ from typing import TypeAlias, assert_never
 from gateway.core import decision as core
 from gateway.core.answers import for_client, kept_for
 from gateway.core.decision import Complete, Doubt, Label, Release, Settlement, settlement_name
-from gateway.core.headers import to_store
+from gateway.core.headers import first, to_store
 from gateway.core.model import Headers, Lease, Record, RecordKey, Status, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import HintedOutcome, Mode, OnUnknown
@@ -501,7 +501,7 @@ def _label(lease: Lease) -> Label:
 def _as_core(outcome: _Response | _Failure) -> core.Outcome:
     match outcome:
         case _Response(status):
-            return core.Responded(status, outcome.hinted)
+            return core.Responded(status, outcome.hinted, bool(first(outcome.headers, b"location")))
         case NotSent():
             return core.NotSent(outcome.reason.value)
         case InDoubt():

@@ -154,7 +154,8 @@ def _settled(doubt: Doubtful, policy: Policy, way: Way, whole: "_Whole", line: D
     readable = whole.body is not None and len(whole.body) <= LONGEST_READ
     found = Found(response.status, response.headers, whole.body or b"")
     said = hear(found, policy, Earlier.DOUBTED, lambda: names_of(doubt, policy), readable=readable)
-    settlement = settle(Responded(response.status, said.outcome), policy, Earlier.DOUBTED)
+    located = bool(first(response.headers, b"location"))
+    settlement = settle(Responded(response.status, said.outcome, located), policy, Earlier.DOUBTED)
     detail: Detail = {**line, **whole.told()}
     match settlement:
         case Doubt(reason) | Release(reason):

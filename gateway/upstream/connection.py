@@ -6,6 +6,7 @@ was idle. From then on it is cut and never used again; being cut is final and fr
 
 import asyncio
 import contextlib
+import math
 import select
 import socket
 import ssl
@@ -62,7 +63,8 @@ class Connection(asyncio.Protocol):
         self.sound = True
         self.closed: asyncio.Future[None] = loop.create_future()
         self.alarm = Alarm(loop, self._on_alarm)
-        self._resting_since = 0.0
+        self.patience = math.inf
+        self._rests_until = 0.0
         self._loop = loop
         self._owner = owner
         self._exchange: Receiver | None = None
@@ -135,9 +137,13 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def finish(self, *, reusable: bool) -> None:
-        """The exchange is over, with nothing `unsent` if it is `reusable`: keep the connection, or cut it."""
+    def finish(self, *, reusable: bool, patience: float = math.inf) -> None:
+        """The exchange is over, with nothing `unsent` if it is `reusable`: keep the connection, or cut it.
+
+        `patience`: how many seconds the upstream says that it keeps it.
+        """
         if reusable and self.sound:
+            self.patience = patience
             self._exchange = None
             self.set_reading(on=True)
             self._owner.release(self)
@@ -146,12 +152,12 @@ class Connection(asyncio.Protocol):
 
     def rest(self, limit: float) -> None:
         """Lie idle in the pool, for `limit` seconds at most."""
-        self._resting_since = self._loop.time()
-        self.alarm.set(self._resting_since + limit)
+        self._rests_until = self._loop.time() + limit
+        self.alarm.set(self._rests_until)
 
-    def rested(self) -> float:
-        """Seconds since `rest`."""
-        return self._loop.time() - self._resting_since
+    def rested(self) -> bool:
+        """Whether the limit of `rest` is over, also where the alarm could not ring yet."""
+        return self._loop.time() >= self._rests_until
 
     def cut(self, *, unsent: bool = True) -> None:
         """Final and idempotent. What the kernel has not taken yet is not sent any more; without `unsent`, nor is what it has taken and not

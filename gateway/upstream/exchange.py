@@ -308,7 +308,7 @@ class Exchange:
 
     def _complete(self, connection: Connection) -> None:
         self._connection = None
-        connection.finish(reusable=self._parser.reusable and not self._early)
+        connection.finish(reusable=self._parser.reusable and not self._early, patience=self._parser.patience)
 
     def _switch(self, connection: Connection) -> None:
         """RFC 9110 section 7.8: no switch before the request was received whole."""

@@ -11,6 +11,8 @@ or not, depending on the status. It knows nothing of HEAD, parses bytes behind t
 response that announces the connection's end for the last one.
 """
 
+import math
+import re
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -22,6 +24,7 @@ from gateway.upstream.mending import MAX_HEAD, CrookedHeads, Malformed, Offence
 MAX_INFORMATIONAL = 32
 """How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD` long."""
 
+_TIMEOUT = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNORECASE)
 _CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code != 0x09)
 _START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
 
@@ -35,7 +38,7 @@ class ResponseParser:
     `status`, `reason`, `headers` (values without surrounding whitespace) and `content_length` (as announced) hold once
     `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed. `reusable` is
     then whether the connection may carry another exchange. De-framed body bytes wait in `body`, `buffered` of them, until taken. `offences`
-    are those that were put right in its heads.
+    are those that were put right in its heads. `patience` is for how many seconds the upstream says that it keeps an idle connection.
     """
 
     __slots__ = (
@@ -61,6 +64,7 @@ class ResponseParser:
         "head_complete",
         "headers",
         "offences",
+        "patience",
         "reason",
         "rest",
         "reusable",
@@ -78,6 +82,7 @@ class ResponseParser:
         self.head_complete = False
         self.complete = False
         self.reusable = False
+        self.patience = math.inf
         self.switched = False
         self.rest = b""
         self.body: list[bytes] = []
@@ -307,11 +312,19 @@ class ResponseParser:
                 codings += 1
                 if value.lower() != b"chunked" or codings > 1 or version == "1.0":
                     self._fault = "transfer coding other than chunked"
+            elif length == 10 and name.lower() == b"keep-alive":
+                self.patience = _patience(value)
         return self.content_length is not None or codings > 0
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:
     return sum([len(name) + len(value) + 4 for name, value in headers])
+
+
+def _patience(value: bytes) -> float:
+    """Seconds for which the sender of this `Keep-Alive` keeps an idle connection; infinite if it does not say (RFC 2068, 19.7.1.1)."""
+    found = _TIMEOUT.search(value)
+    return float(found[1]) if found else math.inf
 
 
 def _persistent(version: str, headers: list[tuple[bytes, bytes]]) -> bool:

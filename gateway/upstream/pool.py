@@ -13,6 +13,9 @@ from gateway.upstream.connection import Connection
 from gateway.upstream.dial import dial
 from gateway.upstream.settings import Endpoint, UpstreamSettings
 
+MARGIN = 1.0
+"""Seconds before the end that an upstream announces: its clock began when it had sent the response, and ours when it was here."""
+
 _Waiter = asyncio.Future["Connection | None"]
 
 
@@ -48,7 +51,7 @@ class Pool:
         """An idle connection, if there is one on which nothing has happened and whose time is not up."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.rested() < self._settings.keepalive and connection.quiet():
+            if not connection.rested() and connection.quiet():
                 return connection
             connection.cut()
         return None
@@ -78,14 +81,15 @@ class Pool:
             handed.cut()
 
     def release(self, connection: Connection) -> None:
-        if self.shut or self._settings.keepalive <= 0:
+        limit = min(self._settings.keepalive, connection.patience - MARGIN)
+        if self.shut or limit <= 0:
             connection.cut()
             return
         waiter = self._next_waiter()
         if waiter is not None:
             waiter.set_result(connection)
         else:
-            connection.rest(self._settings.keepalive)
+            connection.rest(limit)
             self._idle.append(connection)
 
     def forget(self, connection: Connection) -> None:

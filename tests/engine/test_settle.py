@@ -38,6 +38,22 @@ async def test_the_true_answer_leaves_when_the_authority_stays_away(stage: Stage
 
 
 @scene
+async def test_a_part_of_an_upload_that_was_stored_is_not_stored_twice(stage: Stage) -> None:
+    """308 without `Location` is *Resume Incomplete* (Google's resumable uploads): the upstream has done what it was asked for."""
+    stage.upstream.plays(Part(status=308, pieces=(), headers=((b"Range", b"bytes=0-524287"),)))
+    assert told(await stage.ask())[:2] == (Label.EXECUTE, 308)
+    assert told(await stage.ask())[:2] == (Label.REPLAY, 308)
+    assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_a_redirect_that_says_where_to_go_is_followed_under_its_key(stage: Stage) -> None:
+    stage.upstream.plays(Part(status=308, pieces=(), headers=((b"Location", b"/v1/charges/"),)))
+    assert told(await stage.ask())[:2] == (Label.EXECUTE, 308)
+    assert told(await stage.ask())[:2] == (Label.EXECUTE_RETRY, 201)
+
+
+@scene
 async def test_settling_goes_on_past_a_lapsed_lease(stage: Stage) -> None:
     """A record that was swept to unknown meanwhile is completed all the same: the attempt's own owner knows what became of it."""
     stage.upstream.plays(Part(pauses=(1.0,)))

@@ -29,8 +29,8 @@ from gateway.core.decision import (
     settle,
     settlement_name,
 )
-from gateway.core.model import Fingerprint, Record, Status
-from gateway.core.policy import OnExpired, Policy
+from gateway.core.model import Earlier, Fingerprint, Record, Status
+from gateway.core.policy import HintedOutcome, OnExpired, Policy
 from gateway.ports import DoubtReason, NotSentReason
 from tests.unit.records import FINGERPRINT, OTHERS, RESPONSE, record
 
@@ -171,6 +171,15 @@ def test_settle_by_default(status: int) -> None:
 def test_settle_without_a_response(outcome: Outcome, want: Settlement) -> None:
     """What was proved not to be sent is released, everything else is in doubt; the reason is kept."""
     assert settle(outcome, POLICY) == want
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_to_nowhere_is_the_result(status: int) -> None:
+    """Upload services answer 308 without `Location` for a part that they have stored. Others of `release_on` need none."""
+    assert settle(Responded(status, located=False), POLICY) == Complete()
+    assert settle(Responded(status, located=False), POLICY, Earlier.DOUBTED) == Complete()
+    assert settle(Responded(status, HintedOutcome.NOT_EXECUTED, located=False), POLICY) == Release("hinted")
+    assert settle(Responded(429, located=False), POLICY) == Release("status_429")
 
 
 def test_settle_by_route() -> None:

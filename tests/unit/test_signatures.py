@@ -200,6 +200,18 @@ def test_bad_plain(signature: Signature, headers: Headers) -> None:
     assert verify(signature, headers, BODY, NOW) == BAD
 
 
+def test_one_right_signature_of_a_list_is_enough() -> None:
+    """PagerDuty and others sign with each secret that is valid while one is rotated."""
+    digest = mac(OLD, BODY).hex().encode()
+    unknown, known = b"sha256=" + mac(b"of somebody else", BODY).hex().encode(), b"sha256=" + digest
+    for value in (unknown + b"," + known, known + b", " + unknown, b"sha1=00," + known):
+        assert verify(GITHUB, ((b"X-Hub-Signature-256", value),), BODY, NOW) == Verified()
+    for value in (unknown + b"," + unknown, b",", digest + b"," + digest, b",".join([unknown] * 40 + [known])):
+        assert verify(GITHUB, ((b"X-Hub-Signature-256", value),), BODY, NOW) == BAD
+    listed = b",".join(base64.b64encode(mac(secret, BODY)) for secret in (b"of somebody else", NEW))
+    assert verify(SHOPIFY, ((b"X-Shopify-Hmac-Sha256", listed),), BODY, NOW) == Verified()
+
+
 @pytest.mark.parametrize("secrets", [(), (b"",)])
 def test_without_a_secret_nothing_is_right(secrets: tuple[bytes, ...]) -> None:
     """An empty secret is one that everybody knows."""

@@ -167,6 +167,42 @@ async def test_an_idle_connection_is_too_old_even_if_its_timer_could_not_run(stu
     await client.close()
 
 
+@pytest.mark.parametrize("said", [b"timeout=0", b"timeout=1, max=100", b"max=3,Timeout = 1", b'timeout="1"'])
+async def test_a_connection_is_not_used_when_the_upstream_says_that_it_closes_it(stub: Stub, upstream: HttpUpstream, said: bytes) -> None:
+    """The next request would meet the close halfway, and nobody would know what became of it. A second is kept as a margin."""
+    stub.script = raw(OK.replace(b"Content-Length", b"Keep-Alive: " + said + b"\r\nContent-Length"))
+    for _ in range(2):
+        assert await call(upstream) == (200, b"ok")
+    assert (stub.connections, upstream.idle) == (2, 0)
+
+
+async def test_an_idle_connection_is_closed_a_second_before_the_upstream_does(stub: Stub, upstream: HttpUpstream) -> None:
+    """`keepalive` is 60 s here. The last word counts, and a connection that is busy until then is as good as any."""
+    first, then = b"Keep-Alive: timeout=65, max=9\r\n", b"Keep-Alive: timeout=2\r\n"
+    closed: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        for line in (first, then):
+            await peer.request()
+            await peer.answer(OK.replace(b"Content-Length", line + b"Content-Length"))
+        closed.append(await peer.closed_by_client())
+
+    stub.script = script
+    for _ in range(2):
+        await call(upstream)
+    assert (stub.connections, upstream.idle) == (1, 1)
+    await until(lambda: closed == [b""])
+    assert upstream.open == 0
+
+
+@pytest.mark.parametrize("said", [b"max=1", b"xtimeout=1", b"timeout", b"timeout=", b"-1", b"timeout=soon"])
+async def test_a_keep_alive_that_names_no_time_changes_nothing(stub: Stub, upstream: HttpUpstream, said: bytes) -> None:
+    stub.script = raw(OK.replace(b"Content-Length", b"Keep-Alive: " + said + b"\r\nContent-Length"))
+    for _ in range(2):
+        assert await call(upstream) == (200, b"ok")
+    assert stub.connections == 1
+
+
 async def test_keepalive_0_uses_each_connection_once(stub: Stub) -> None:
     """A fresh connection for each call cannot be stale."""
     client = HttpUpstream(UpstreamSettings(stub.url, keepalive=0))

@@ -171,8 +171,8 @@ class StandardSignature:
 
 @dataclass(frozen=True, slots=True)
 class PlainSignature:
-    """HMAC-SHA256 of the body in a header field, as `hex` or `base64`, after `prefix` (as in `sha256=`). It holds no time: a replay of an
-    event is known by the event's id alone.
+    """HMAC-SHA256 of the body in a header field, as `hex` or `base64`, after `prefix` (as in `sha256=`), or a list of such. It holds no
+    time: a replay of an event is known by the event's id alone.
     """
 
     header: str

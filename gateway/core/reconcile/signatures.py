@@ -79,13 +79,15 @@ def _standard(signature: StandardSignature, headers: Headers, body: bytes, now: 
 
 
 def _plain(signature: PlainSignature, headers: Headers, body: bytes) -> Verified | Refusal:
+    """One, or a list with commas: senders sign with the new secret and the former one while they rotate."""
     field, prefix = _only(headers, signature.header.lower().encode()), signature.prefix.encode()
-    if field is None or not field.startswith(prefix):
+    if field is None:
         return _BAD
-    given, digests = field.removeprefix(prefix), _digests(signature.secrets, body)
+    items = [item.strip(b" \t") for item in field.split(b",")]
+    given, digests = [item.removeprefix(prefix) for item in items if item.startswith(prefix)], _digests(signature.secrets, body)
     if signature.encoding == "base64":
-        return Verified() if _any_equal([given], [base64.b64encode(digest) for digest in digests]) else _BAD
-    return Verified() if _any_equal([given.lower()], [digest.hex().encode() for digest in digests]) else _BAD
+        return Verified() if _any_equal(given, [base64.b64encode(digest) for digest in digests]) else _BAD
+    return Verified() if _any_equal([one.lower() for one in given], [digest.hex().encode() for digest in digests]) else _BAD
 
 
 def _only(headers: Headers, name: bytes) -> bytes | None:
