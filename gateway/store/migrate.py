@@ -117,7 +117,9 @@ async def _missing(connection: asyncpg.Connection, steps: Sequence[Migration], *
         if row is None:
             missing.append(step)
         elif row["checksum"] != step.checksum:
-            raise MigrationError(f"{step.name} was changed after it was applied")
+            raise MigrationError(
+                f"the schema is another build's: {step.name} was changed after it was applied; use that build, or a new database"
+            )
     last = steps[-1].version if steps else 0
     unknown = [row["name"] for version, row in sorted(ledger.items()) if version > last + ahead]
     if unknown:
