@@ -16,6 +16,9 @@ from gateway.upstream.remarks import Remarks
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tunnel import UpstreamTunnel
 
+_BINDING = frozenset({b"ntlm", b"negotiate", b"kerberos"})
+"""Schemes of Authorization by which servers let whoever comes next on the same connection be the same caller."""
+
 WATCH = 0.1
 """Seconds between two looks at the fence while bytes wait to be sent: little against the margin by which it says no too early."""
 
@@ -31,6 +34,7 @@ class Exchange:
 
     __slots__ = (
         "_backlog",
+        "_bound",
         "_connection",
         "_deadline",
         "_early",
@@ -79,6 +83,7 @@ class Exchange:
         self._deadline = deadline
         self._failed = failed
         self._watched = False
+        self._bound = _binds(request.headers)
         self._lasting = request.lasting
         self._streamed = not isinstance(request.body, bytes)
         self._expiry = DoubtReason.TOTAL_TIMEOUT
@@ -308,7 +313,8 @@ class Exchange:
 
     def _complete(self, connection: Connection) -> None:
         self._connection = None
-        connection.finish(reusable=self._parser.reusable and not self._early, patience=self._parser.patience)
+        reusable = self._parser.reusable and not self._early and not self._bound
+        connection.finish(reusable=reusable, patience=self._parser.patience)
 
     def _switch(self, connection: Connection) -> None:
         """RFC 9110 section 7.8: no switch before the request was received whole."""
@@ -362,3 +368,11 @@ class Exchange:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _binds(headers: Headers) -> bool:
+    """Whether the request proves who asks in a way that its connection may remember: nobody else must be sent on that one."""
+    for name, value in headers:
+        if len(name) == 13 and name.lower() == b"authorization" and value.strip(b" \t").partition(b" ")[0].lower() in _BINDING:
+            return True
+    return False

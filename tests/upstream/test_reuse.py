@@ -4,12 +4,13 @@ import asyncio
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.upstream import HttpUpstream, UpstreamSettings
-from tests.upstream.stub import OK, Peer, Stub, allow, answer_all, call, raw, request, until, whole
+from tests.upstream.stub import HOST, OK, Peer, Stub, allow, answer_all, call, raw, request, until, whole
 
 
 async def test_one_connection_serves_one_call_after_the_other(stub: Stub, upstream: HttpUpstream) -> None:
@@ -201,6 +202,25 @@ async def test_a_keep_alive_that_names_no_time_changes_nothing(stub: Stub, upstr
     for _ in range(2):
         assert await call(upstream) == (200, b"ok")
     assert stub.connections == 1
+
+
+@pytest.mark.parametrize("scheme", [b"NTLM TlRMTVNTUAAD", b"negotiate YII=", b"Negotiate", b" Kerberos YII="])
+async def test_a_connection_that_knows_its_caller_serves_nobody_else(stub: Stub, upstream: HttpUpstream, scheme: bytes) -> None:
+    """IIS and others authenticate the connection: whoever came next on it would be the caller before."""
+    callers: list[int] = []
+
+    async def script(peer: Peer) -> None:
+        known = stub.connections
+        while True:
+            await peer.request()
+            callers.append(known)
+            await peer.answer(OK)
+
+    stub.script = script
+    for headers in ((), ((b"Authorization", scheme),), (), ((b"Authorization", b"Bearer ntlm"),), ()):
+        response = await upstream.send(replace(request(), headers=(*HOST, *headers)), allow)
+        assert await whole(response) == b"ok"
+    assert callers == [1, 1, 2, 2, 2]
 
 
 async def test_keepalive_0_uses_each_connection_once(stub: Stub) -> None:
