@@ -4,8 +4,8 @@ The driver tries hosts in order too, but within one time limit: the first that i
 Here each gets its share, and the one that was right the last time is tried first. Addresses are looked up anew each time.
 """
 
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
 
 _ATTRIBUTE = "target_session_attrs"
+_PARTS = re.compile(r"(?P<login>[a-z]+://(?:[^/?#]*@)?)(?P<hosts>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
 
 
 def dsn_of_each(dsn: str) -> list[str]:
     """A DSN for each host. Of several hosts only one that can be written counts, unless the DSN says otherwise."""
-    url = urlsplit(dsn)
-    login, at, hosts = url.netloc.rpartition("@")
-    if "," not in hosts:
+    # By hand: several hosts are no URL, and some versions of Python's urlsplit refuse a bracket behind the first.
+    found = _PARTS.fullmatch(dsn)
+    if found is None or "," not in found["hosts"]:
         return [dsn]
-    query = url.query if f"{_ATTRIBUTE}=" in url.query else f"{url.query}{'&' if url.query else ''}{_ATTRIBUTE}=read-write"
-    return [url._replace(netloc=f"{login}{at}{host}", query=query).geturl() for host in hosts.split(",")]
+    query = found["query"] or ""
+    if f"{_ATTRIBUTE}=" not in query:
+        query = f"{query}{'&' if query else ''}{_ATTRIBUTE}=read-write"
+    return [f"{found['login']}{host}{found['path'] or ''}?{query}" for host in found["hosts"].split(",")]
 
 
 class Hosts:
