@@ -366,7 +366,7 @@ class Policy:
     expired: Expired = Expired.DELETE
     keep_for: float = 90 * 86400.0
     release_on: frozenset[int] = frozenset({307, 308, 401, 407, 421, 425, 429})
-    doubt_on: frozenset[int] = frozenset({408, 502, 503, 504})
+    doubt_on: frozenset[int] = frozenset({408, 502, 503, 504, *range(520, 528), 530})
     hints: tuple[Hint, ...] = ()
     trust_retention: bool = False
     on_store_outage: OnStoreOutage = OnStoreOutage.REJECT

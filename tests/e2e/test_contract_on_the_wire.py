@@ -208,7 +208,7 @@ async def test_any_other_answer_is_the_result(gateway: Gateway, upstream: Counti
     assert upstream.runs_of(b"k1") == 1
 
 
-@pytest.mark.parametrize("status", [408, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 502, 503, 504, 524])
 async def test_a_doubtful_answer_is_passed_on_and_never_run_again(gateway: Gateway, upstream: CountingUpstream, status: int) -> None:
     """A 503 may come from a hop behind us after the operation ran: the client sees it, the record is unknown."""
 

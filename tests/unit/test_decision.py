@@ -146,12 +146,12 @@ def test_unknown_names_the_instant_of_reconciliation() -> None:
 # ---- settle
 
 DEFAULT_RELEASE = (307, 308, 401, 407, 421, 425, 429)
-DEFAULT_DOUBT = (408, 502, 503, 504)
+DEFAULT_DOUBT = (408, 502, 503, 504, *range(520, 528), 530)
 
 
 @pytest.mark.parametrize("status", range(200, 600))
 def test_settle_by_default(status: int) -> None:
-    """By default five statuses release, four are in doubt, and every other complete response, a 500 included, is the result."""
+    """By default some statuses release, those of a hop behind us are in doubt, and any other complete response, 500 too, is the result."""
     settlement = settle(Responded(status), POLICY)
     if status in DEFAULT_RELEASE:
         assert settlement == Release(f"status_{status}")

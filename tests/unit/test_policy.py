@@ -29,7 +29,7 @@ def test_defaults() -> None:
         retention=24 * 3600.0,
         on_expired=OnExpired.EXECUTE,
         release_on=frozenset({307, 308, 401, 407, 421, 425, 429}),
-        doubt_on=frozenset({408, 502, 503, 504}),
+        doubt_on=frozenset({408, 502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 527, 530}),
         on_store_outage=OnStoreOutage.REJECT,
         limits=Limits(2**20, 8 * 2**20),
         settle_timeout=2.0,
