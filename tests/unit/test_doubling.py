@@ -39,6 +39,8 @@ from tests.unit.tables import PAY, REFUND, REST, guarded
 
 FACTOR = 4
 BOUND = 8.0
+FLOOR = 20_000
+"""Nanoseconds."""
 RUNS, ATTEMPTS = 3, 6
 
 Make = Callable[[int], object]
@@ -223,12 +225,12 @@ def least(step: Callable[[Any], object], given: object) -> int:
 
 def ratio(make: Make, step: Callable[[Any], object], size: int) -> float:
     """How many times longer an input of `FACTOR` times the size takes. The small times of small inputs are mostly overhead, which speaks
-    for a step.
+    for a step; below `FLOOR` they count as that, since a search takes another algorithm from some size on.
     """
     short, long = make(size), make(FACTOR * size)
     found = FACTOR**2 * 1.0
     for _ in range(ATTEMPTS):
-        found = min(found, least(step, long) / max(1, least(step, short)))
+        found = min(found, least(step, long) / max(FLOOR, least(step, short)))
         if found < BOUND:
             break
     return found
