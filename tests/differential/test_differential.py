@@ -25,8 +25,8 @@ def test_no_server_runs_a_guarded_operation_that_was_passed_on(tmp_path: Path) -
     """Whatever the gateway forwards unguarded runs nothing that is guarded, at any of them; plain requests run at each."""
     known = commands()
     with ExitStack() as stack:
-        ports = {name: stack.enter_context(serving(known[name], tmp_path)) for name in SERVERS if name in known}
-        assert "aiohttp" in ports
+        assert set(SERVERS) <= known.keys()  # they come with the tests: one that is missing is no reason to compare with fewer
+        ports = {name: stack.enter_context(serving(known[name], tmp_path)) for name in SERVERS}
         for name, port in ports.items():
             assert {request: ran(port, request) for request in PLAIN} == PLAIN, name
         for request in [*FOUND, *islice(requests(1), COUNT)]:
