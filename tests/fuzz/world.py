@@ -145,9 +145,10 @@ async def world(postgres: str, redis: str, folder: Path) -> AsyncIterator[World]
     stub = Stub()
     await stub.start()
     timeouts = "{connect: 10s, first_byte: 20s, read_idle: 20s, total: 60s}"
+    more = "client: {header_timeout: 3s}"  # a head without an end, of which there are some, is waited for as long as this
     try:
         async with running(
-            Setup(postgres, stub.port, redis, ROUTES, "{lease: 30s, settle_timeout: 20s}", timeouts, "20s"), folder
+            Setup(postgres, stub.port, redis, ROUTES, "{lease: 30s, settle_timeout: 20s}", timeouts, "20s", more), folder
         ) as gateway:
             yield World(gateway, stub)
     finally:
