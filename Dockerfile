@@ -1,4 +1,4 @@
-# The gateway as a container image, and the sample API with it (python -m gateway.sample).
+# The gateway as a container image, and the sample API with it (python -m gateway.devtools.sample).
 #
 #   docker build -t idempotency-gateway:dev --build-arg REVISION="$(git rev-parse HEAD)" .
 #

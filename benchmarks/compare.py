@@ -25,8 +25,8 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.load import Result, load
-from gateway.embedded import start_postgres, start_redis
-from gateway.embedded.launch import free_port
+from gateway.devtools.embedded import start_postgres, start_redis
+from gateway.devtools.embedded.launch import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIG = """

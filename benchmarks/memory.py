@@ -22,8 +22,8 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.compare import CONFIG, newest_redis, process
-from gateway.embedded import start_postgres, start_redis
-from gateway.embedded.launch import free_port
+from gateway.devtools.embedded import start_postgres, start_redis
+from gateway.devtools.embedded.launch import free_port
 
 PIECE = b"x" * 65536
 ANSWER = 256 * 1024

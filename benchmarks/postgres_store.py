@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 
 from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse
-from gateway.embedded import start_postgres
+from gateway.devtools.embedded import start_postgres
 from gateway.ports import Retention
 from gateway.store.migrate import migrate
 from gateway.store.postgres import PostgresStore

@@ -24,8 +24,8 @@ import uvloop
 
 from benchmarks.compare import process
 from benchmarks.load import Result, load
-from gateway.embedded import start_postgres
-from gateway.embedded.launch import free_port
+from gateway.devtools.embedded import start_postgres
+from gateway.devtools.embedded.launch import free_port
 
 CONFIG = """
 listen: 127.0.0.1:{port}

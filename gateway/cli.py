@@ -14,11 +14,11 @@ import click
 from click.core import ParameterSource
 
 from gateway import __version__
-from gateway.commands.audit import audit
-from gateway.commands.dead_letters import dead_letters
-from gateway.commands.health import health
-from gateway.commands.records import records
-from gateway.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
+from gateway.operate.commands.audit import audit
+from gateway.operate.commands.dead_letters import dead_letters
+from gateway.operate.commands.health import health
+from gateway.operate.commands.records import records
+from gateway.operate.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -92,7 +92,7 @@ def dev(upstream: str | None, config: Path | None, data: Path | None, port: int,
     if config is not None and ParameterSource.COMMANDLINE in (explicit("port"), explicit("admin_port")):
         raise click.UsageError(f"--port and --admin-port are for the configuration that is written without --config; change {config}.")
     with reported():
-        from gateway.dev import run
+        from gateway.devtools.dev import run
 
         sys.exit(run(upstream=upstream, config=config, data=data, port=port, admin_port=admin_port))
 
@@ -115,10 +115,10 @@ def serve(config: Path, workers: int | None, accept_scope_change: bool, accept_c
         configured = load_config(config).workers
         count = workers or configured
         if count > 1:
-            from gateway.supervisor import supervise
+            from gateway.run.supervisor import supervise
 
             sys.exit(supervise(config, count, accept_scope_change=accept_scope_change, accept_clock=accept_clock))
-        from gateway.server import serve as serve_one
+        from gateway.run.server import serve as serve_one
 
         sys.exit(serve_one(config, accept_scope_change=accept_scope_change, accept_clock=accept_clock))
 
@@ -153,7 +153,7 @@ def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes o
 def _connect(config: "Config") -> None:
     import asyncio
 
-    from gateway.server import check_connect
+    from gateway.run.server import check_connect
 
     problems = asyncio.run(check_connect(config))
     if problems:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gateway.embedded import PostgresServer, RedisServer
+from gateway.devtools.embedded import PostgresServer, RedisServer
 from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, redis_command, remove_data
 
 # Machines are shared: how long an example takes, or the making of one, says nothing of the code. Before the tests are imported: a property

@@ -5,7 +5,7 @@ import re
 import ssl
 from typing import NoReturn
 
-from gateway.local_files import LocalFileError, TooLarge, read_local
+from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 4 * 1024 * 1024
 

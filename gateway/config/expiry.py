@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator
 
 from gateway.config.certificates import MAX_FILE
-from gateway.local_files import LocalFileError, read_local
+from gateway.runtime.local_files import LocalFileError, read_local
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _SEQUENCE, _VERSION = 0x30, 0xA0

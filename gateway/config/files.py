@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gateway.config.mistakes import Place
 from gateway.config.source import Node, SyntaxMistake, compose, position
-from gateway.local_files import LocalFileError, TooLarge, read_local
+from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 4 * 1024 * 1024
 

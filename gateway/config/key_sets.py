@@ -5,7 +5,7 @@ import re
 from importlib.util import find_spec
 
 from gateway.config.certificates import FileError
-from gateway.local_files import LocalFileError, TooLarge, read_local
+from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 512 * 1024
 _PUBLIC = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----|(?:ssh|ecdsa|sk-ssh)-[a-z0-9@.-]+ AAAA")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gateway.config.kinds import Found, Reader
-from gateway.local_files import LocalFileError, TooLarge, read_local
+from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 
 MAX_SECRET_FILE = 64 * 1024
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from gateway.core.model import Headers
-from gateway.core.readings import decode_escapes
+from gateway.core.path_interpretations import decode_escapes
 from gateway.core.scope import length_prefixed
 
 MAX_PAIRS = 4096

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never
 
 from gateway.core.decision import RETRY_AFTER_MAX
-from gateway.core.marks import DUPLICATE, Mark
 from gateway.core.policy import (
     BodyKey,
     FormKey,
@@ -24,6 +23,7 @@ from gateway.core.policy import (
     Template,
 )
 from gateway.core.problems import Problem
+from gateway.core.status_headers import DUPLICATE, Mark
 
 Json: TypeAlias = Any
 """What JSON can hold: dict with str keys, list, str, bool, int, float, None."""
@@ -42,7 +42,7 @@ _COMES_BACK = frozenset({Situation.IN_FLIGHT, Situation.UNKNOWN, Situation.STORE
 """What is answered with a `Retry-After`."""
 
 _DECIDED = frozenset(Situation) - {Situation.MISSING, Situation.INVALID, Situation.STORE_UNAVAILABLE}
-"""What `gateway.core.marks.mark` has a word for."""
+"""What `gateway.core.status_headers.mark` has a word for."""
 
 
 def _header(description: str, **schema: Json) -> dict[str, Json]:
@@ -191,7 +191,7 @@ def _media_type(template: Template) -> str:
 
 
 def _problem_schema(kinds: list[Problem], problem_base: str) -> dict[str, Json]:
-    """The documents that `gateway.problem` writes for these meanings."""
+    """The documents that `gateway.http.problem` writes for these meanings."""
     return {
         "type": "object",
         "required": ["type", "title", "status", "detail", "instance"],

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from gateway.core.readings import Option
+from gateway.core.path_interpretations import Option
 
 MAX_STATES = 128
 """A path whose readings differ in more ways than this is too ambiguous."""
@@ -95,8 +95,8 @@ class RouteIndex:
     def find_all(self, parts: Iterable[tuple[Option, ...]], *, host_first: bool, assume: bool) -> set[Bits] | None:
         """To which patterns the path belongs, for each of its readings; None beyond `MAX_STATES`.
 
-        `parts` are those of `gateway.core.readings`. `host_first`: the first segment may be none of the path. Without `assume` the options
-        of that name do not count.
+        `parts` are those of `gateway.core.path_interpretations`. `host_first`: the first segment may be none of the path. Without
+        `assume` the options of that name do not count.
         """
         going, over = {(self.start, False)} | ({(self.start, True)} if host_first else set()), set[State]()
         for options in parts:

@@ -2,8 +2,8 @@
 
 The *raw* path is what is forwarded, byte for byte (RFC 9110 section 7.7: a proxy must not change it). The *normal* path is the usual
 reading an upstream makes of it: escapes decoded, dot segments resolved, doubled and trailing slashes and `;parameters` dropped. It decides
-among unguarded routes. A request of which *any* reading (`gateway.core.readings`) belongs to a guarded route that its raw path misses
-is refused: passing it on would let some spelling walk around the guard.
+among unguarded routes. A request of which *any* reading (`gateway.core.path_interpretations`) belongs to a guarded route that its raw path
+misses is refused: passing it on would let some spelling walk around the guard.
 
 One closing slash is no other path: `/v1/pay` and `/v1/pay/` are two spellings that frameworks redirect to each other or take for one, so
 the guard of either is that of both.
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from gateway.core.path_interpretations import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, names_host, parts
 from gateway.core.policy import Route
-from gateway.core.readings import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, names_host, parts
 from gateway.core.route_hosts import HostIndex
 from gateway.core.route_index import Bits, Pattern, RouteIndex
 

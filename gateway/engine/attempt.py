@@ -31,9 +31,9 @@ from gateway.core.policy import HintedOutcome, Mode, OnUnknown
 from gateway.core.problems import Problem
 from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.failures import failed, status_in_doubt, tell_unreachable, unreachable
-from gateway.engine.keeping import LARGE, keep, recall
 from gateway.engine.late import Late, Write
 from gateway.engine.request import GuardedRequest
+from gateway.engine.response_packing import LARGE, keep, recall
 from gateway.engine.restore import Restoring
 from gateway.engine.signals import heard, wants_body
 from gateway.engine.tools import Tools, until_answered

@@ -31,9 +31,9 @@ from gateway.engine.answers import LOOK_AGAIN, Refused, Replayed, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.fingerprints import Fingerprints
 from gateway.engine.intents import intent_of
-from gateway.engine.keeping import recall
 from gateway.engine.lost import LostReplies, LostReply
 from gateway.engine.request import GuardedRequest
+from gateway.engine.response_packing import recall
 from gateway.engine.sealed import seal
 from gateway.engine.tools import Tools
 from gateway.engine.unprotected import forward_unprotected

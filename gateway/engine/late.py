@@ -16,11 +16,11 @@ from typing import TypeAlias
 from gateway.core.model import Lease, Record, Status, StoredResponse
 from gateway.core.policy import Mode, OnUnknown
 from gateway.core.reconcile.steps import may_complete, ran_twice
-from gateway.engine.keeping import LARGE
 from gateway.engine.request import GuardedRequest
+from gateway.engine.response_packing import LARGE
 from gateway.engine.tools import Tools, until_answered
 from gateway.ports import Retention, Settled, StoreUnavailable, Transition
-from gateway.resolving import Detail, Entry, Evidence, Fence, Reconciliation
+from gateway.ports.reconciliation import Detail, Entry, Evidence, Fence, Reconciliation
 
 ROUNDS = 3
 """How often the answer is brought to a record that has moved."""

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from gateway.core.fingerprint import BodyDigest, Content
 from gateway.core.headers import first
+from gateway.core.key_location import Parts, put
 from gateway.core.model import Fingerprint, Headers, RecordKey
-from gateway.core.places import Parts, put
 from gateway.core.policy import FormKey, HeaderKey, Policy
 from gateway.core.splice import JsonText
 from gateway.ports import Body, UpstreamRequest

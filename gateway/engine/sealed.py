@@ -5,8 +5,8 @@ from gateway.core.packing import INLINE
 from gateway.core.reconcile.policy import Resend
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
-from gateway.resolving import Sealer
-from gateway.sealing import pack_request
+from gateway.ports.reconciliation import Sealer
+from gateway.runtime.sealing import pack_request
 
 
 async def seal(tools: Tools, request: GuardedRequest) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.meanings import Meanings, Unchanging
 from gateway.ports import Clock, Memory, Observer, Randomness, Store, StoreUnavailable
-from gateway.resolving import Reconciliation, Sealer
+from gateway.ports.reconciliation import Reconciliation, Sealer
 
 LARGE_AT_ONCE = 2
 """How many large answers are brought into memory for their commit at the same time."""

@@ -10,8 +10,8 @@ from functools import cached_property
 from prometheus_client import Counter, Gauge, Histogram
 
 from gateway.core.decision import Label
-from gateway.core.notice import Notice
 from gateway.core.policy import Route
+from gateway.core.weak_keys import Notice
 from gateway.observe import sets
 from gateway.observe.metrics import Families
 from gateway.ports import RouteDoubt

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from gateway.core.policy import JwksFile, JwksUrl, JwtPrincipal, JwtSecret
-from gateway.local_files import LocalFileError, read_local
 from gateway.ports import Clock
 from gateway.principal.credentials import AUTHORIZATION, needs, of_scheme, single
 from gateway.principal.facts import Facts, Found, PrincipalError, Unidentified
@@ -21,6 +20,7 @@ from gateway.principal.keys import (
 )
 from gateway.principal.parts import jwt_part
 from gateway.principal.token import Token, claim_at, find_fault, read_token
+from gateway.runtime.local_files import LocalFileError, read_local
 
 _MISSING = (b'Bearer realm="api"',)
 _INVALID = (b'Bearer realm="api", error="invalid_token"',)  # RFC 6750 section 3.1

@@ -13,9 +13,9 @@ from gateway.core.policy import Policy
 from gateway.core.routes import split_target
 from gateway.core.splice import JsonText
 from gateway.engine.request import Held
+from gateway.http.body import Pace, expect_continue
+from gateway.http.connection import ClientConnection
 from gateway.ports import Body
-from gateway.proxy.body import Pace, expect_continue
-from gateway.proxy.client_connection import ClientConnection
 from gateway.proxy.routing import UNMATCHED, Routing
 
 _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
@@ -26,7 +26,7 @@ class Call:
     """`raw` is the request target as received, `fields` the field lines likewise. The fields from `cors` on are filled in on the way.
 
     `policy` is that of a guarded route, `key` the key's text, `principal` who asks, where the route keeps that. `body` is one that was read
-    already, `held` what holds it, and `parts` as in `gateway.proxy.body.Taken`; `text` is what is known of it as JSON. `doubles` are the
+    already, `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `doubles` are the
     folded names of fields that came in a second spelling, which is gone. `unlisted` is the policy that a keyed request missed by its
     method. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
     """

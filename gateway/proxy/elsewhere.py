@@ -11,8 +11,8 @@ from gateway.core.policy import BodyKey, FormKey, HeaderKey, Mode, Policy, Query
 from gateway.core.problems import Problem
 from gateway.core.routes import Match, Matched, NoRoute, RefusedTarget
 from gateway.engine.answers import Refused, Reply
+from gateway.http.body import BodyTooLarge, MemoryFull, read_body
 from gateway.ports import Memory
-from gateway.proxy.body import BodyTooLarge, MemoryFull, read_body
 from gateway.proxy.call import Call
 
 _ASKED = "The request asks for another method than its own, under which this path is guarded. Send it with that method."

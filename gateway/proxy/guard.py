@@ -10,23 +10,23 @@ from typing import assert_never
 from gateway.core.decision import Label
 from gateway.core.headers import hops_left, to_upstream, uncoded
 from gateway.core.key import Key
+from gateway.core.key_location import Parts, carry
 from gateway.core.model import RecordKey
-from gateway.core.notice import notice
 from gateway.core.packing import INLINE
-from gateway.core.places import Parts, carry
 from gateway.core.policy import BodyKey, Combine, FormKey, ForwardKey, HeaderPrincipal, Mode, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.scope import Scope, derived_key, key_digest, scope_of
 from gateway.core.splice import JsonText
+from gateway.core.weak_keys import notice
 from gateway.engine.answers import Refused, Reply
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
+from gateway.http.body import BodyTooLarge, MemoryFull, read_body
 from gateway.ports import Memory, Observer
 from gateway.principal import Facts, Unidentified, told_by_fields, told_value
 from gateway.proxy.admission import Later, Unkeyed, admit, admit_body, announced_too_large, known_by_fields, misspelt, too_large
-from gateway.proxy.body import BodyTooLarge, MemoryFull, read_body
 from gateway.proxy.call import Call
 
 OBSERVED_BODY = 1024 * 1024 * 1024

@@ -11,25 +11,25 @@ from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
 from gateway.core.host import effective_host
+from gateway.core.key_location import not_named
 from gateway.core.model import Headers
-from gateway.core.places import not_named
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Matched, NoRoute, RefusedTarget
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
+from gateway.http.body import ClientGone, ClientSilent
+from gateway.http.cancel_on_disconnect import WhilePresent
+from gateway.http.problem import ProblemWriter
+from gateway.http.response import CLIENT_GONE, WireResponse
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
-from gateway.problem import ProblemWriter
-from gateway.proxy.body import ClientGone, ClientSilent
 from gateway.proxy.call import Call
 from gateway.proxy.elsewhere import judge_body, judge_overrides, unlisted
 from gateway.proxy.guard import Guard
 from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
-from gateway.proxy.presence import WhilePresent
 from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
-from gateway.wire import CLIENT_GONE, WireResponse
 
 _PASSED_ON = "The rest of the body did not come. What had come was passed on to the upstream; whether it acted on that is not known."
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")

@@ -11,10 +11,10 @@ from gateway.core.model import Headers
 from gateway.engine.answers import Answer, Passed, Relayed, Reply, Switched
 from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.streams import UpstreamStream
+from gateway.http.body import stream_body
+from gateway.http.response import send_informational
 from gateway.ports import Clock, InDoubt, NotSent, Observer, UpstreamRequest, UpstreamResponse
-from gateway.proxy.body import stream_body
 from gateway.proxy.call import Call
-from gateway.wire import send_informational
 
 SMALL_BODY = 64 * 1024
 """Bodies announced to be at most this long are read whole first: one write instead of several."""

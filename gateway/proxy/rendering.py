@@ -8,18 +8,18 @@ from gateway.core.cors import expose, first_opened, opened, origin_of, replay_op
 from gateway.core.decision import DOUBT, Label
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
 from gateway.core.framing import says_close
-from gateway.core.marks import DUPLICATE, EXPIRES, MARKS, STATUS, expires, exposed, mark
 from gateway.core.model import Headers
 from gateway.core.policy import Mode, Policy
 from gateway.core.problems import Problem
 from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
+from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, STATUS, expires, exposed, mark
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply, Switched
+from gateway.http.problem import ProblemWriter
+from gateway.http.response import Patience, Pieces, WireResponse, WireTunnel, reason_of
+from gateway.http.tunnel import join
 from gateway.ports import Body, Clock, Tunnel
-from gateway.problem import ProblemWriter
 from gateway.proxy.call import Call
 from gateway.proxy.head import METHODS
-from gateway.proxy.tunnel import join
-from gateway.wire import Patience, Pieces, WireResponse, WireTunnel, reason_of
 
 _UNREAD = frozenset(
     {

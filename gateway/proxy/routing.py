@@ -12,9 +12,9 @@ from gateway.core.headers import Forwarding
 from gateway.core.overrides import Overrides, make_overrides
 from gateway.core.policy import QueryKey, Route, principal_headers
 from gateway.core.routes import RouteTable
+from gateway.http.response import PATIENT, Patience
 from gateway.ports import Upstream
 from gateway.principal import Identifier
-from gateway.wire import PATIENT, Patience
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 

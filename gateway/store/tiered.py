@@ -40,7 +40,7 @@ from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, S
 from gateway.store.deletions import Deletions
 from gateway.store.held import Held, HeldLeases, milliseconds
 from gateway.store.looks import Looks
-from gateway.store.quiet import Quiet
+from gateway.store.null_observer import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
 from gateway.store.redis.hotpath import Acquired, Begun, HotPath

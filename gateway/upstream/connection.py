@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from gateway.alarm import Alarm
+from gateway.runtime.alarm import Alarm
 
 DROP = struct.pack("ii", 1, 0)
 """For SO_LINGER: close at once, without what is left to send."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import orjson
 
 from gateway.core.model import Headers
-from gateway.wire import WireResponse, reason_of
+from gateway.http.response import WireResponse, reason_of
 
 STATUSES: Mapping[str, int] = MappingProxyType(
     {

@@ -12,8 +12,8 @@ from gateway.core.model import Headers
 from gateway.core.pointers import Json
 from gateway.core.reconcile.policy import Webhook
 from gateway.core.reconcile.strict import Number, at, read, tokens_of
+from gateway.http.response import CONTINUE
 from gateway.ports import Memory
-from gateway.wire import CONTINUE
 
 PATIENCE = 30.0
 """Seconds within which an event must be here whole. Its sender has it ready."""

@@ -21,6 +21,7 @@ from typing import assert_never
 
 from aiohttp.web_request import BaseRequest
 
+from gateway.background.answers import packed
 from gateway.core.answers import built
 from gateway.core.framing import judge_framing
 from gateway.core.headers import Fields
@@ -31,12 +32,11 @@ from gateway.core.reconcile.policy import OWN_KEY, Verdict, Webhook
 from gateway.core.reconcile.signatures import Refusal, verify
 from gateway.core.reconcile.steps import Again, Attach, Conclude, Free, Ignore, webhook_step
 from gateway.core.routes import split_target
+from gateway.http.response import CLIENT_GONE, WireResponse
 from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition, WebhookExchange
-from gateway.reconcile.answers import packed
-from gateway.resolving import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
+from gateway.ports.reconciliation import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
 from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE, SLOW, TOO_LARGE, TOO_OLD, Outcome, respond
 from gateway.webhook.reading import BodyTooLarge, MemoryFull, SenderGone, read_body, tell
-from gateway.wire import CLIENT_GONE, WireResponse
 
 ROUNDS = 3
 """How often a record is looked at again that somebody else has just moved."""

@@ -34,7 +34,7 @@ from gateway.core.policy import (
     Situation,
 )
 from gateway.core.reconcile.policy import Lookup, Probe
-from gateway.dev.route_map import sample_map
+from gateway.devtools.dev.route_map import sample_map
 from tests.tls.authority import write_authority, write_pair
 
 ACCOUNT = (HeaderPrincipal("X-Account-Id"),)

@@ -25,7 +25,7 @@ from gateway.core.policy import (
 )
 from gateway.principal.jwks import RemoteKeys
 from gateway.principal.keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHMS
-from gateway.system import SystemClock
+from gateway.runtime.system import SystemClock
 from tests.config.jwks import ec_key, rsa_key, write_keys
 from tests.config.support import HEAD, ROUTES, mistakes, read
 

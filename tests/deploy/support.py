@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from gateway.admin import AdminPorts
 from gateway.config import Config, load
+from gateway.operate.admin import AdminPorts
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gateway.config import Config, TcpListener
-from gateway.sample.variants import LONGEST_DELAY
+from gateway.devtools.sample.variants import LONGEST_DELAY
 from tests.deploy.support import COMPOSE, CONFIG_FOLDER, IMAGE, ROOT, compose, final, route_map, seconds, services
 
 SERVICES = ["postgres", "redis", "migrate", "sample", "gateway", "prometheus"]

@@ -8,9 +8,9 @@ import tempfile
 import tomllib
 from asyncio.subprocess import DEVNULL, create_subprocess_exec
 
-from gateway.admin import make_admin, start_admin
 from gateway.cli import main
 from gateway.config import TcpListener
+from gateway.operate.admin import make_admin, start_admin
 from tests.deploy.support import CONFIG_FOLDER, ROOT, final, health_command, silent_ports, stages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.admin import make_admin
 from gateway.config import TcpListener
+from gateway.operate.admin import make_admin
 from tests.deploy.support import ROOT, route_map, services, silent_ports
 
 

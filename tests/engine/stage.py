@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from gateway.core.decision import Label
 from gateway.core.fingerprint import make_fingerprinter
+from gateway.core.key_location import Parts
 from gateway.core.model import Headers, Intent, Record, RecordKey
-from gateway.core.places import Parts
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.engine import Engine
@@ -21,14 +21,14 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import Client, GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.ports import Randomness, StoreUnavailable, WebhookExchange
-from gateway.spool import MemoryBudget
-from gateway.store.memory import MemoryStore
-from gateway.store.memory_rows import Grave
-from gateway.store.quiet import Quiet
+from gateway.runtime.spool import MemoryBudget
+from gateway.store.null_observer import Quiet
 from tests.engine.store import TroubledStore
 from tests.engine.upstream import ActingUpstream
-from tests.simulation.environment import VirtualClock, in_place
-from tests.simulation.loop import SimulatedLoop
+from tests.support.memory_store.rows import Grave
+from tests.support.memory_store.store import MemoryStore
+from tests.system.simulation.environment import VirtualClock, in_place
+from tests.system.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import Answered, Doubted, Retention, Settled, StoreUnavailable
-from gateway.store.memory import MemoryStore
+from tests.support.memory_store.store import MemoryStore
 
 T = TypeVar("T")
 

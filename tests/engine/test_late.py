@@ -11,7 +11,7 @@ from gateway.core.policy import Hint, HintedOutcome, Policy
 from gateway.core.reconcile.policy import Cancel, Reconcile, RequestTemplate
 from gateway.engine.answers import Reply
 from gateway.ports import NotSent, NotSentReason, Retention, StoreUnavailable, Transition
-from gateway.resolving import Doubtful, Entry, Evidence, Fence
+from gateway.ports.reconciliation import Doubtful, Entry, Evidence, Fence
 from tests.engine.stage import KEY, POLICY, Stage, refused, relayed, scene, told
 from tests.engine.store import Stalls
 from tests.engine.upstream import Part

@@ -12,7 +12,7 @@ from gateway.core.reconcile.policy import AnswerPlan, Condition
 from gateway.engine.answers import Passed, Refused
 from gateway.engine.attempt import ATTEMPT
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Retention, Transition, UpstreamRequest
-from gateway.resolving import Entry, Fence
+from gateway.ports.reconciliation import Entry, Fence
 from tests.engine.stage import KEY, POLICY, Stage, refused, scene, told
 from tests.engine.store import Lands, LosesReply
 from tests.engine.upstream import Part

@@ -7,9 +7,9 @@ from gateway.core.model import Lease, RecordKey, Status
 from gateway.engine.lost import AT_ONCE, PENDING_MAX, LostReplies, LostReply
 from gateway.engine.tools import Tools
 from gateway.ports import Retention, Settled, Transition
-from gateway.store.memory import MemoryStore
 from tests.engine.stage import FORWARD, Stage, refused, scene
 from tests.engine.store import Lands, Undone
+from tests.support.memory_store.store import MemoryStore
 
 
 def tools(stage: Stage, store: MemoryStore) -> Tools:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from gateway.system import SystemClock
+from gateway.runtime.system import SystemClock
 from tests.upstream.stub import Peer, Stub
 
 

@@ -20,7 +20,7 @@ from gateway.core.policy import (
 )
 from gateway.core.scope import scope_of
 from gateway.principal import Facts, Identifier, Part, Unidentified, claim_text, needs_waiting
-from gateway.system import SystemClock
+from gateway.runtime.system import SystemClock
 from gateway.upstream import HttpUpstream, UpstreamSettings
 from tests.principal.servers import Answering, response
 from tests.principal.tokens import ISSUER, SECRET, Signer, facts, key_set

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from gateway.core.policy import Combine, HeaderPrincipal, JwksFile, JwksUrl, JwtPrincipal, JwtSecret, Policy
 from gateway.core.scope import scope_of
 from gateway.principal import Facts, Identifier, PrincipalError, Unidentified, needs_waiting
-from gateway.system import SystemClock
+from gateway.runtime.system import SystemClock
 from tests.principal.tokens import ISSUER, SECRET, Signer, bearer, claims, compact, facts, key_set, private_key, segment, signed
 
 Write = Callable[..., JwksFile]
@@ -284,7 +284,7 @@ import time
 sys.modules["jwt"] = None
 from gateway.core.policy import *
 from gateway.principal import Identifier, PrincipalError
-from gateway.system import SystemClock
+from gateway.runtime.system import SystemClock
 Identifier([Policy("a", (HeaderPrincipal("X"),))], {}, SystemClock())
 try:
     Identifier([Policy("a", (JwtPrincipal(("sub",), JwtSecret(b"s" * 32), ("HS256",)),))], {}, SystemClock())

@@ -1,188 +1,191 @@
-"""A listener with a handler of the tests' own, and peers that hide nothing."""
+"""One gateway for a module's tests: its route map, its requests, and what its upstream saw."""
 
 import asyncio
-import contextlib
-import socket
-import ssl
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Self
+import base64
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from aiohttp import web
-from aiohttp.web_request import BaseRequest
+import asyncpg
 
-from gateway.config import TcpListener
-from gateway.problem import ProblemWriter
-from gateway.proxy.client_connection import ClientConnection
-from gateway.proxy.handshake import SecureServer
-from gateway.proxy.limits import ClientLimits
-from gateway.proxy.listener import ProxyServer
-from gateway.server.sockets import listen
-from gateway.spool import MemoryBudget
-from gateway.wire import WireResponse
-from tests.support.client import Answer, Client
+from tests.support.client import Answer, ask
+from tests.support.gateway import Gateway, Setup
+from tests.support.upstream import CountingUpstream, Exchange, Seen
 
-Answering = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
-
-PATIENT = ClientLimits(header_timeout=30, idle_timeout=30)
-"""Times that no passing test reaches."""
+BODY = b'{"amount":100,"currency":"EUR"}'
+TENANT_A = b"tenant-a"
+TENANT_B = b"tenant-b"
+OURS = frozenset({b"x-request-id", b"date", b"original-request", b"idempotency-expires"})
+"""Fields that differ between any two answers: ids and dates."""
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until `condition` holds."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.002)
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a module's gateway is started with: routes, further lines of `upstreams`, and further lines at the top."""
+
+    routes: str
+    upstreams: str = ""
+    more: str = ""
+    defaults: str = "{lease: 2s, principal: [{header: X-Account}]}"
 
 
-async def echo(request: BaseRequest) -> WireResponse:
-    """The default handler: reads the body and tells method, target and body."""
-    body = b""
-    while not request.content.at_eof():
-        body += await request.content.readany()
-    return WireResponse(200, b"OK", (), b"%b %b %b" % (request.method.encode(), request.raw_path.encode(), body))
+@dataclass(frozen=True, slots=True)
+class PlannedSetup(Setup):
+    """A setup with more upstreams than the one."""
+
+    upstreams: str = ""
+
+    def yaml(self, port: int, admin: int) -> str:
+        return Setup.yaml(self, port, admin).replace("\ndefaults:", f"\n{self.upstreams}\ndefaults:", 1)
 
 
-def connection_of(request: BaseRequest) -> ClientConnection:
-    assert isinstance(request.protocol, ClientConnection)
-    return request.protocol
-
-
+@dataclass(slots=True)
 class House:
-    """A `ProxyServer` and what it told. `answering` may be replaced at any time; as in the proxy, an answer is written by the handler."""
+    """A running gateway, its setup, and its upstream."""
 
-    def __init__(self, limits: ClientLimits = PATIENT, *, path: Path | None = None, tls: ssl.SSLContext | None = None) -> None:
-        self.answering: Answering = echo
-        self.seen: list[str] = []
-        self.gone: list[str] = []
-        self.refused: Counter[str] = Counter()
-        self.trusted: set[str] = set()
-        self.memory = MemoryBudget(2**20)
-        self._limits, self._path, self._tls = limits, path, tls
+    gateway: Gateway
+    setup: Setup
+    upstream: CountingUpstream = field(default_factory=CountingUpstream)
 
-    async def handle(self, request: BaseRequest) -> web.StreamResponse:
-        self.seen.append(f"{request.method} {request.raw_path}")
-        try:
-            response = await self.answering(request)
-            await response.prepare(request)
-        except (web.RequestPayloadError, ConnectionError):
-            self.gone.append(request.raw_path)
-            response = WireResponse(400, b"Bad Request", ())
-            response.drop()
-            if request.transport is not None:
-                request.transport.abort()
-        return response
-
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        count, trusts = self.refused.update, self.trusted.__contains__
-        self.server = ProxyServer(self, ProblemWriter(), self._limits, lambda reason: count([reason]), trusts, memory=self.memory)
-        self._listener: asyncio.Server | SecureServer
-        if self._tls is not None:
-            self._listener = SecureServer(listen(TcpListener("127.0.0.1", 0)), self._tls, self.server, self._limits.header_timeout)
-            self._listener.start()
-        elif self._path is not None:
-            self._listener = await loop.create_unix_server(self.server, str(self._path))
-        else:
-            self._listener = await loop.create_server(self.server, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._listener.close()
-        self.server.pre_shutdown()
-        if isinstance(self._listener, SecureServer):
-            self._listener.abort()
-        await self.server.shutdown(0.1)
-        await until(lambda: not self.server.connections)
+    async def ask(
+        self,
+        path: bytes,
+        key: bytes | None = None,
+        body: bytes = BODY,
+        *,
+        account: bytes | None = TENANT_A,
+        media_type: bytes = b"application/json",
+        more: tuple[bytes, ...] = (),
+    ) -> Answer:
+        """POST to a route, by default as tenant A."""
+        return await ask(self.gateway.port, post(path, key, body, account=account, media_type=media_type, more=more))
 
     @property
-    def port(self) -> int:
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
+    def seen(self) -> list[Seen]:
+        """The requests that reached the upstream in this test, oldest first."""
+        return self.upstream.requests
 
-    async def closed(self) -> None:
-        """Wait until no connection is left."""
-        await until(lambda: not self.server.connections)
+    @property
+    def last(self) -> Seen:
+        return self.upstream.requests[-1]
 
-    @contextlib.asynccontextmanager
-    async def peer(self, *, receive_buffer: int | None = None) -> AsyncIterator["Peer"]:
-        """A raw connection to the listener."""
-        raw = socket.socket(socket.AF_INET if self._path is None else socket.AF_UNIX)
-        if receive_buffer is not None:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        raw.setblocking(False)
-        try:
-            await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self.port) if self._path is None else str(self._path))
-            yield Peer(raw)
-        finally:
-            raw.close()
+    async def reload(self, routes: str) -> None:
+        """Make the gateway use this route map."""
+        changed = replace(self.setup, routes=routes)
+        self.gateway.config.write_text(changed.yaml(self.gateway.port, self.gateway.admin))
+        status, body = await self.gateway.post("/admin/v1/reload")
+        assert status == 200, body
 
-
-class Peer:
-    """A client down to its socket."""
-
-    def __init__(self, raw: socket.socket) -> None:
-        self.raw = raw
-        self._loop = asyncio.get_running_loop()
-
-    async def send(self, data: bytes) -> None:
-        await self._loop.sock_sendall(self.raw, data)
-
-    async def some(self) -> bytes:
-        async with asyncio.timeout(20):
-            return await self._loop.sock_recv(self.raw, 2**16)
-
-    async def rest(self) -> bytes:
-        """Everything up to the end of the stream. A reset is an error."""
-        data = b""
-        while piece := await self.some():
-            data += piece
-        return data
-
-    async def until(self, text: bytes) -> bytes:
-        """Everything up to and with `text`, and what came along behind it."""
-        data = b""
-        while text not in data:
-            piece = await self.some()
-            assert piece, f"the stream ended: {data!r}"
-            data += piece
-        return data
-
-    async def send_until_cut(self, data: bytes) -> None:
-        """Send again and again. Raises ConnectionError once the other side is gone."""
-        while True:
-            await self.send(data)
-            await asyncio.sleep(0.001)
-
-    def end(self) -> None:
-        """Half-close: nothing more will be sent."""
-        self.raw.shutdown(socket.SHUT_WR)
-
-    async def answer(self) -> Answer:
-        """The only answer before the stream's end."""
-        [answer] = await answers(await self.rest())
+    async def settled(self, path: bytes, key: bytes | None, body: bytes = BODY) -> Answer:
+        """The answer to a request that executes, once its record is settled: an observed answer waits for that but briefly."""
+        route = path[1:].decode()
+        before = await self.gateway.metric("idempotency_settlements_total", route=route)
+        answer = await self.ask(path, key, body)
+        await self.gateway.counted(before + 1, "idempotency_settlements_total", route=route)
         return answer
 
+    async def query(self, sql: str, *arguments: object) -> list[asyncpg.Record]:
+        """Rows of the gateway's database."""
+        connection = await asyncpg.connect(self.setup.postgres, timeout=10)
+        try:
+            return list(await connection.fetch(sql, *arguments))
+        finally:
+            await connection.close()
 
-async def answers(data: bytes) -> list[Answer]:
-    """The final responses in `data`. Raises IncompleteReadError if the last one is cut short."""
-    reader = asyncio.StreamReader(limit=2**20)
-    reader.feed_data(data)
-    reader.feed_eof()
-    client = Client.__new__(Client)
-    client.reader = reader
-    found = []
-    while not reader.at_eof():
-        found.append(await client.receive())
-    return found
+    async def records(self, key: bytes) -> list[asyncpg.Record]:
+        """The records under this key, in all scopes."""
+        return await self.query("SELECT * FROM gateway_records WHERE idempotency_key = $1", key.decode())
+
+    async def expired(self, key: bytes) -> None:
+        """Wait until the records under this key have expired."""
+        sql = "SELECT count(*) FILTER (WHERE expires_at > now()) AS live FROM gateway_records WHERE idempotency_key = $1"
+        async with asyncio.timeout(10):
+            while (await self.query(sql, key.decode()))[0]["live"]:
+                await asyncio.sleep(0.1)
+
+    async def line(self, answer: Answer) -> dict[str, Any]:
+        """The access log's line of an answer."""
+        request_id = answer.field("x-request-id") or b"no request id"
+        return (await self.told(b'"msg":"request"', request_id))[0]
+
+    async def told(self, *texts: bytes) -> list[dict[str, Any]]:
+        """The lines of the log that hold all of these texts, once there are any. One that is still being written is none yet."""
+        async with asyncio.timeout(10):
+            while True:
+                whole = self.gateway.log.read_bytes().split(b"\n")[:-1]
+                if found := [line for line in whole if all(text in line for text in texts)]:
+                    return [json.loads(line) for line in found]
+                await asyncio.sleep(0.01)
 
 
-def get(target: str, *lines: str) -> bytes:
-    """A request without a body."""
-    return request("GET", target, *lines)
+def post(
+    path: bytes,
+    key: bytes | None = None,
+    body: bytes = BODY,
+    *,
+    account: bytes | None = TENANT_A,
+    media_type: bytes = b"application/json",
+    more: tuple[bytes, ...] = (),
+) -> bytes:
+    """A request as raw bytes. `more` are further header lines."""
+    lines = [b"POST %b HTTP/1.1" % path, b"Host: gateway.test", b"Content-Type: " + media_type]
+    lines += [] if account is None else [b"X-Account: " + account]
+    lines += [] if key is None else [b"Idempotency-Key: " + key]
+    return b"\r\n".join([*lines, *more, b"Content-Length: %d" % len(body)]) + b"\r\n\r\n" + body
 
 
-def request(method: str, target: str, *lines: str, body: bytes = b"") -> bytes:
-    """A request as bytes; framing lines are the caller's."""
-    return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: a", *lines, "", ""]).encode() + body
+async def as_nobody(house: House, path: bytes, key: bytes, *lines: bytes) -> Answer:
+    """POST with these header lines and no others that could tell the caller."""
+    return await house.ask(path, key, account=None, more=lines)
+
+
+def bearer(token: bytes) -> bytes:
+    return b"Authorization: Bearer " + token
+
+
+def basic(user: bytes, password: bytes = b"secret") -> bytes:
+    return b"Authorization: Basic " + base64.b64encode(user + b":" + password)
+
+
+def fresh() -> bytes:
+    """A key that nobody has used."""
+    return str(uuid.uuid4()).encode()
+
+
+def replayed(answer: Answer) -> bool:
+    return answer.field("idempotent-replayed") == b"true"
+
+
+def refusal(answer: Answer) -> tuple[int, str | None]:
+    return answer.status, answer.problem
+
+
+def plain(answer: Answer) -> tuple[object, ...]:
+    """All of an answer but ids and dates: what may be compared with another answer's."""
+    fields = [(name, b"*" if name.lower() in OURS else value) for name, value in answer.fields]
+    request_id = answer.field("x-request-id") or b"no request id"
+    body = answer.body.replace(request_id, b"*")
+    return answer.status, answer.reason, fields, body
+
+
+def saying(status: int = 201, *fields: bytes, body: bytes | None = None) -> Callable[[Exchange], Awaitable[None]]:
+    """A behaviour: run the operation, and answer so."""
+
+    async def behave(exchange: Exchange) -> None:
+        exchange.execute()
+        await exchange.answer(status, body, fields=fields)
+
+    return behave
+
+
+def holding(released: asyncio.Event) -> Callable[[Exchange], Awaitable[None]]:
+    """A behaviour: run the operation, and answer once `released` is set."""
+
+    async def behave(exchange: Exchange) -> None:
+        exchange.execute()
+        await released.wait()
+        await exchange.answer()
+
+    return behave

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.embedded.launch import free_port
+from gateway.devtools.embedded.launch import free_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ async def keeping_books(folder: Path, *arguments: str) -> AsyncIterator[Books]:
     port = free_port()
     with (folder / "sample.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway.sample", "--port", str(port), *arguments), stdout=log, stderr=log
+            *(sys.executable, "-m", "gateway.devtools.sample", "--port", str(port), *arguments), stdout=log, stderr=log
         )
     books = Books(port)
     try:

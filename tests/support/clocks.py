@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.embedded import PostgresServer, start_postgres
+from gateway.devtools.embedded import PostgresServer, start_postgres
 from tests.support.services import missing, system_postgres
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.embedded.launch import free_port
+from gateway.devtools.embedded.launch import free_port
 
 ROUTES = """
   - id: pay

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from gateway.embedded import PostgresServer, RedisServer, start_postgres, start_redis
+from gateway.devtools.embedded import PostgresServer, RedisServer, start_postgres, start_redis
 from gateway.store.migrate import migrate
 
 T = TypeVar("T")

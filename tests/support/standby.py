@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from gateway.embedded import PostgresServer, account, start_postgres
-from gateway.embedded.launch import environment
-from gateway.embedded.process import package
+from gateway.devtools.embedded import PostgresServer, account, start_postgres
+from gateway.devtools.embedded.launch import environment
+from gateway.devtools.embedded.process import package
 from tests.support.faults import FaultProxy, fault_proxy
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gateway.alarm import Alarm
+from gateway.runtime.alarm import Alarm
 
 
 class Bell:
@@ -79,7 +79,7 @@ async def test_stopped_it_never_rings_again() -> None:
 FROZEN = """
 import asyncio, socket, sys
 import uvloop
-from gateway.alarm import Alarm
+from gateway.runtime.alarm import Alarm
 
 async def main(given: socket.socket) -> None:
     loop = asyncio.get_running_loop()

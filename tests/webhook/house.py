@@ -27,12 +27,12 @@ from gateway.core.reconcile.policy import (
     Webhook,
 )
 from gateway.ports import Retention, Transition, WebhookExchange
-from gateway.spool import MemoryBudget
+from gateway.runtime.spool import MemoryBudget
+from gateway.runtime.system import SystemClock
 from gateway.store.postgres import PostgresStore
-from gateway.system import SystemClock
 from gateway.webhook import WebhookListener, WebhookReceiver
 from tests.engine.stage import NotingObserver
-from tests.proxy.house import House
+from tests.http.connections.house import House
 from tests.support.client import Answer, Client
 
 SECRET = b"whsec_test"

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway.core.model import Status
-from tests.proxy.house import until
+from tests.http.connections.house import until
 from tests.support.client import Client
 from tests.support.faults import FaultProxy, fault_proxy
 from tests.webhook.conftest import OpenHall

@@ -8,8 +8,8 @@ import pytest
 from gateway.core.model import Status
 from gateway.core.reconcile.policy import OWN_KEY, Pace, Reconcile
 from gateway.ports import Transition
-from gateway.resolving import Entry, Fence
-from tests.contract.harness import response
+from gateway.ports.reconciliation import Entry, Fence
+from tests.store.contract.harness import response
 from tests.webhook.conftest import OpenHall
 from tests.webhook.house import KEPT, LEASE, MAX_EXECUTION, POLICY, Hall, event, intent_for, route_with
 

@@ -11,10 +11,10 @@ from pytest_aiohttp.plugin import AiohttpClient
 from gateway.core.model import Status
 from gateway.core.policy import Route
 from gateway.core.reconcile.policy import AnswerPlan, Condition, Rule, Verdict
-from gateway.sample.app import build
-from gateway.sample.events import Hook
-from gateway.sample.ledger import Ledger
-from tests.proxy.house import until
+from gateway.devtools.sample.app import build
+from gateway.devtools.sample.events import Hook
+from gateway.devtools.sample.ledger import Ledger
+from tests.http.connections.house import until
 from tests.webhook.conftest import OpenHall
 from tests.webhook.house import PATH, POLICY, SECRET, WEBHOOK, Hall, route_with
 

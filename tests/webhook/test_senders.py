@@ -15,7 +15,7 @@ from gateway.core.policy import Route
 from gateway.core.reconcile.policy import OWN_PRINCIPAL, Condition, PlainSignature, StandardSignature
 from gateway.core.reconcile.policy import Test as Is
 from gateway.webhook import reading
-from tests.proxy.house import answers, until
+from tests.http.connections.house import answers, until
 from tests.support.client import Answer, Client
 from tests.webhook.conftest import OpenHall
 from tests.webhook.house import PATH, POLICY, RULES, SECRET, WEBHOOK, Hall, event, route_signed, route_with, stripe

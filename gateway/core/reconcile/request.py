@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
 from gateway.core.model import Headers
-from gateway.core.readings import parts
+from gateway.core.path_interpretations import parts
 from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,

@@ -70,7 +70,9 @@ def next_step(
     jitter: float,
     asks: bool = True,
 ) -> NextStep:
-    """After a look. `look`, `agreed`, `agreed_ago`, `over`, `age`: as in `gateway.resolving.Doubtful`. `jitter` is drawn from 0 to 1.
+    """After a look. `look`, `agreed`, `agreed_ago`, `over`, `age`: as in `gateway.ports.reconciliation.Doubtful`.
+
+    `jitter` is drawn from 0 to 1.
 
     A look that concludes does so at any age and count. The last one by age is at `max_age`, not up to `longest` before it; one that must
     wait for `apart` may be that much later. `asks` False is for `probe: manual`, where taking the record asks nobody: then NOT_YET_KNOWN
@@ -106,7 +108,7 @@ def _count(agreed: int, agreed_ago: float | None, pace: Pace) -> Free | Again:
 
 
 class Facts(Protocol):
-    """What is asked of a record that an event is about: `gateway.resolving.Subject` has it."""
+    """What is asked of a record that an event is about: `gateway.ports.reconciliation.Subject` has it."""
 
     @property
     def status(self) -> Status: ...

@@ -6,7 +6,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from gateway.resolving import Selection
+from gateway.ports.reconciliation import Selection
 
 _VERSION = 1
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -1,4 +1,4 @@
-"""What operators see and change: `gateway.resolving.Operations` over Postgres.
+"""What operators see and change: `gateway.ports.reconciliation.Operations` over Postgres.
 
 They may wait longer than traffic, and are kept out of its way: one call at a time, hence one connection, whatever they ask for.
 """
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.ports import Retention, StoreObserver, Transition
-from gateway.resolving import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown
+from gateway.ports.reconciliation import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.cursors import FIRST_INSTANT, Position, read_cursor, to_instant, write_cursor

@@ -1,4 +1,4 @@
-"""`gateway.resolving.Reconciliation` over Postgres: each method is one statement of `reconcile.sql`."""
+"""`gateway.ports.reconciliation.Reconciliation` over Postgres: each method is one statement of `reconcile.sql`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from gateway.core.model import RecordKey, StoredResponse
 from gateway.ports import Retention, Transition
-from gateway.resolving import Audit, Doubtful, Entry, Event, Evidence, Fence, Subject
+from gateway.ports.reconciliation import Audit, Doubtful, Entry, Event, Evidence, Fence, Subject
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.lane import STORE, Lane, Refused
 from gateway.store.postgres.queries import QUERIES

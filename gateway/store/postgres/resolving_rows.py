@@ -16,7 +16,7 @@ from typing import Any
 from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.core.packing import ENCODINGS, PLAIN
 from gateway.ports import Retention
-from gateway.resolving import Audit, Detail, Doubtful, Entry, Event, Evidence, Fence, Subject
+from gateway.ports.reconciliation import Audit, Detail, Doubtful, Entry, Event, Evidence, Fence, Subject
 from gateway.store.postgres.rows import Row, Unreadable, decode_captured, decode_headers, encode_headers, schema_version
 
 EVIDENCE_VERSION = 1

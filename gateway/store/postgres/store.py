@@ -34,6 +34,7 @@ from gateway.ports import (
 )
 from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
+from gateway.store.null_observer import Quiet
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.checks import SETTINGS, problems_of
@@ -58,7 +59,6 @@ from gateway.store.postgres.statements import (
     Statements,
     completion,
 )
-from gateway.store.quiet import Quiet
 
 ROUNDS = 3
 """How often a reserve is sent, at most, when races leave it without an answer."""
@@ -74,9 +74,9 @@ REAPED_BYTES = 16 * 1024 * 1024
 """Stored answers, in bytes, that one statement of the reaper deletes or archives, so that it ends long before its deadline."""
 
 GENERIC_PLANS = "SET plan_cache_mode = force_generic_plan"
-"""Every statement has one good plan, whatever its arguments are (tests/postgres look at all of them). Left to itself Postgres plans a batch
-anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than the one for any number of rows. See
-`lane.PLANS_KEPT` for how long.
+"""Every statement has one good plan, whatever its arguments are (tests/store/postgres look at all of them). Left to itself Postgres plans a
+batch anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than the one for any number of rows.
+See `lane.PLANS_KEPT` for how long.
 
 No startup parameter, as poolers refuse those that they do not know.
 """

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from gateway.ports import StoreObserver, StoreUnavailable
-from gateway.store.quiet import Quiet
+from gateway.store.null_observer import Quiet
 from gateway.store.redis.codec import entry_key, lease_prefix
 from gateway.store.redis.connection import ErrorReply
 from gateway.store.redis.link import STORE, Link

@@ -16,7 +16,7 @@ import hiredis
 from redis.exceptions import RedisError
 
 from gateway.ports import StoreObserver, StoreUnavailable
-from gateway.store.quiet import Quiet
+from gateway.store.null_observer import Quiet
 from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.connection import Command, ErrorReply, Wire, address_of, opener
 from gateway.store.redis.server import REFUSALS, Server, Unfit

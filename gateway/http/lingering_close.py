@@ -1,0 +1,113 @@
+"""How a client's connection ends: so that the client gets to read its last answer, and yet within bounds of time and size."""
+
+import asyncio
+import contextlib
+
+from aiohttp import web
+from aiohttp.streams import StreamReader
+
+from gateway.http.intake import Intake
+from gateway.http.limits import ClientLimits
+from gateway.http.response import untaken
+from gateway.ports import Memory
+from gateway.runtime.alarm import Alarm
+
+LINGER = 10.0
+"""Seconds for which a client that is still sending is listened to after its last answer, so that it gets to read that."""
+LINGER_BYTES = 64 * 1024 * 1024
+FAREWELL = 2.0
+"""Seconds for which a client that has sent all is given to close first."""
+
+
+class Departing(Intake):
+    """The end of a client's connection. `transport` is for those who write answers; `_wire` is the same, until the connection is lost."""
+
+    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_skipped", "_untaken", "_wire")
+
+    def __init__(self, manager: web.Server, limits: ClientLimits, memory: Memory) -> None:
+        super().__init__(manager, limits.max_header_size, limits.max_headers, memory)
+        self._idle_timeout = limits.idle_timeout
+        self._alarm = Alarm(self._loop, self._ring)
+        self._wire: asyncio.Transport | None = None
+        self._skipped: StreamReader | None = None  # a body that is read past
+        self._leaving = False  # nothing more is written
+        self._discarded = 0
+        self._untaken: int | None = None  # bytes of the last answer that the client had still not taken
+
+    def _ring(self) -> None:
+        """A time is up."""
+        raise NotImplementedError
+
+    def _shut(self) -> None:
+        """Close, without waiting for the client's side."""
+        self._leave()
+        wire = self._wire
+        if wire is not None:
+            self._alarm.set(self._loop.time() + self._idle_timeout)
+            wire.close()
+
+    def _part(self, patience: float, *, sending: bool = True) -> None:
+        """Close in stages (RFC 9112 section 9.6): end our side, then read and discard until the client ends its own.
+
+        It has `patience` seconds for that. Closed at once, with bytes of the client unread or on their way, the kernel would send a
+        reset, which may destroy the answer before the client has read it. Under TLS our side cannot be ended alone; there a client is
+        listened to only if it is known to be `sending`.
+        """
+        wire = self._wire
+        if self._leaving or wire is None:
+            return
+        if self.half_closed or wire.is_closing() or not (sending or wire.can_write_eof()):
+            self._shut()
+            return
+        self.transport = wire
+        self._resume_transport_reading()
+        self._leave()
+        self._alarm.set(self._loop.time() + min(patience, self._idle_timeout))
+        with contextlib.suppress(OSError):  # the client may be gone
+            if wire.can_write_eof():
+                wire.write_eof()
+
+    def _leave(self) -> None:
+        self._leaving = True
+        self._untaken = None
+        self._sink = self._discard
+        self._rest = b""
+        self.transport = None
+        if self._skipped is not None:
+            self._skipped.set_exception(ConnectionResetError("the connection was closed"))
+
+    def _discard(self, data: bytes) -> None:
+        self._discarded += len(data)
+        if self._discarded > LINGER_BYTES and self._wire is not None:
+            self._wire.abort()
+
+    def _press(self, wire: asyncio.Transport) -> None:
+        """The client had its time to close. One that is still taking its answer gets more; one that takes nothing of it does not."""
+        unsent = wire.get_write_buffer_size() > 0
+        if unsent and self._takes(wire):
+            self._alarm.set(self._loop.time() + self._idle_timeout)
+        elif unsent or wire.is_closing():
+            wire.abort()
+        else:
+            wire.close()
+            self._alarm.set(self._loop.time() + FAREWELL)
+
+    def _takes(self, wire: asyncio.Transport) -> bool:
+        """Whether the client has taken something of its answer since this was asked last, or was not asked yet."""
+        left, before = untaken(wire), self._untaken
+        self._untaken = left
+        return before is None or left < before
+
+    async def _skip(self, payload: StreamReader) -> bool:
+        """Read past what is left of a body that nobody wanted. False: that would take too long."""
+        self._skipped = payload
+        self._alarm.set(self._loop.time() + LINGER)
+        size = 0
+        try:
+            while not payload.is_eof() and size <= LINGER_BYTES:
+                size += len(await payload.readany())
+        except (web.RequestPayloadError, ConnectionError, TimeoutError):
+            return False
+        finally:
+            self._skipped = None
+        return payload.is_eof()

@@ -1,0 +1,1 @@
+"""What operators do to records: the rules, the admin API, the commands."""

@@ -1,0 +1,224 @@
+"""The admin listener as an OpenAPI document (version 3.1): what `GET /admin/v1/openapi.json` gives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway import __version__
+from gateway.operate.admin.schemas import ACTOR, REASON, SCHEMAS, VERSION
+from gateway.operate.operations import PAGE_MAX, STATES
+
+PAGE = 100
+"""Records in a page of which nothing else is said."""
+
+Json = dict[str, Any]
+
+_PROBLEMS: Mapping[int, str] = {
+    400: "The request cannot be what was meant; `field` names the parameter or member.",
+    401: "The admin token is missing or another.",
+    403: "The listener has no token, and the request comes from a page of another origin.",
+    404: "There is no such record.",
+    409: "The record is not, or no longer, in a state for this; `record` is what it is now, `not_before` the instant to wait for.",
+    413: "The body is larger than 16 MiB.",
+    415: "The body is not sent as application/json.",
+    421: "The listener has no token, and `Host` is no loopback name.",
+    422: "The new configuration has mistakes; the old one stays in use.",
+    503: "A store is away. A change may have been made all the same: look before you repeat it.",
+}
+
+
+def document() -> Json:
+    """All operations of the listener, but the page at `/`."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Idempotency gateway: admin API",
+            "version": __version__,
+            "description": "What operators of the gateway see and do. Every change needs a reason and the name of who makes it, and is "
+            "written to an append-only audit table in the same transaction.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": "records"}, {"name": "audit"}, {"name": "process"}],
+        "security": [{"token": []}],
+        "paths": {**_record_paths(), **_audit_paths(), **_process_paths()},
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "`admin.token`; on a loopback listener there may be none."}
+            },
+            "responses": {f"Problem{status}": _problem(status, text) for status, text in _PROBLEMS.items()},
+            "parameters": {"id": _record_id()},
+        },
+    }
+
+
+def _record_paths() -> Json:
+    record = {"$ref": "#/components/parameters/id"}
+    return {
+        "/admin/v1/records": {
+            "get": _operation(
+                "listRecords", "records", "Records, one page at a time", _json("Page"), (400,), _selection(state=True) + _paging()
+            )
+        },
+        "/admin/v1/records/{id}": {
+            "parameters": [record],
+            "get": _operation(
+                "showRecord",
+                "records",
+                "One record with its history. Its stored body only with `body=true`, which needs `reason` and `actor` and is audited",
+                _json("RecordShown"),
+                (400, 404),
+                [_query("body", {"type": "boolean"}), *_grounds(required=False)],
+            ),
+            "delete": _operation(
+                "deleteRecord",
+                "records",
+                "Forget a completed or failed_retryable record: its key is free, and only its digest is left",
+                _json("Changed"),
+                (400, 403, 404, 409),
+                [*_grounds(required=True), _query("version", VERSION)],
+            ),
+        },
+        "/admin/v1/records/{id}/resolve": {
+            "parameters": [record],
+            "post": _change("resolveRecord", "Say what became of an unknown operation, and with what answer it completes", "Resolution"),
+        },
+        "/admin/v1/records/{id}/release": {
+            "parameters": [record],
+            "post": _change("releaseRecord", "Let the next retry run the operation. For those who know that it did not run", "Release"),
+        },
+        "/admin/v1/dead-letters": {
+            "get": _operation(
+                "listDeadLetters",
+                "records",
+                "Unknown records that nobody looks at any more: a person's turn",
+                _json("Page"),
+                (400,),
+                _selection(state=False) + _paging(),
+            )
+        },
+        "/admin/v1/dead-letters/{id}/requeue": {
+            "parameters": [record],
+            "post": _change("requeueDeadLetter", "Have the reconciler look at it again, from the beginning", "Grounds"),
+        },
+    }
+
+
+def _audit_paths() -> Json:
+    after = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 0}
+    exported = {
+        "description": "One record a line: as `Record`, or with `bodies` as `RecordShown`. One that is cut is not whole.",
+        "content": {"application/jsonl": {"schema": {"type": "string"}}},
+    }
+    return {
+        "/admin/v1/audit": {
+            "get": _operation(
+                "listAudit",
+                "audit",
+                "Who did what, when and why, in order",
+                _json("AuditPage"),
+                (400,),
+                [_query("after", after, "The `id` of the last line that was seen."), _limit()],
+            )
+        },
+        "/admin/v1/export": {
+            "get": _operation(
+                "exportRecords",
+                "audit",
+                "Records as JSON lines, streamed",
+                exported,
+                (400,),
+                [
+                    *_selection(state=True),
+                    _query("bodies", {"type": "boolean"}, "With history and stored bodies; each record is audited."),
+                    *_grounds(required=True),
+                ],
+            )
+        },
+    }
+
+
+def _process_paths() -> Json:
+    text = {"description": "Yes.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    anything = {"description": "As JSON.", "content": {"application/json": {"schema": {"type": "object"}}}}
+    not_ready = {"description": "It cannot; `checks` says why.", "content": {"application/json": {"schema": {"$ref": _ref("Readiness")}}}}
+    return {
+        "/livez": {"get": _open("livez", "Whether the process runs", {"200": text})},
+        "/readyz": {"get": _open("readyz", "Whether it can serve", {"200": _json("Readiness"), "503": not_ready})},
+        "/metrics": {"get": _open("metrics", "Metrics, in Prometheus's text format or OpenMetrics", {"200": text})},
+        "/admin/v1/config": {"get": _operation("showConfig", "process", "The configuration in use, secrets redacted", anything, ())},
+        "/admin/v1/reload": {
+            "post": _operation("reload", "process", "Read the configuration file again", _json("Reloaded"), (403, 409, 422)),
+        },
+        "/admin/v1/openapi.json": {"get": _operation("describe", "process", "This document", anything, ())},
+    }
+
+
+def _operation(name: str, tag: str, summary: str, done: Json, problems: tuple[int, ...], parameters: "list[Json] | None" = None) -> Json:
+    made: Json = {"operationId": name, "tags": [tag], "summary": summary}
+    if parameters:
+        made["parameters"] = parameters
+    refusals = {str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in (*problems, 401, 421, 503)}
+    return {**made, "responses": {"200": done, **dict(sorted(refusals.items()))}}
+
+
+def _change(name: str, summary: str, body: str) -> Json:
+    made = _operation(name, "records", summary, _json("Changed"), (400, 403, 404, 409, 413, 415))
+    content = {"application/json": {"schema": {"$ref": _ref(body)}}}
+    return {**made, "requestBody": {"required": True, "content": content}}
+
+
+def _open(name: str, summary: str, responses: Json) -> Json:
+    return {"operationId": name, "tags": ["process"], "summary": summary, "security": [], "responses": responses}
+
+
+def _ref(schema: str) -> str:
+    return f"#/components/schemas/{schema}"
+
+
+def _json(schema: str) -> Json:
+    return {
+        "description": "Done." if schema == "Changed" else "Found.",
+        "content": {"application/json": {"schema": {"$ref": _ref(schema)}}},
+    }
+
+
+def _problem(status: int, text: str) -> Json:
+    made: Json = {"description": text, "content": {"application/problem+json": {"schema": {"$ref": _ref("Problem")}}}}
+    if status == 401:
+        made["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
+    return made
+
+
+def _query(name: str, schema: Json, description: str = "", *, required: bool = False) -> Json:
+    told: Json = {"description": description} if description else {}
+    return {"name": name, "in": "query", "required": required, **told, "schema": schema}
+
+
+def _record_id() -> Json:
+    schema = {"type": "string", "minLength": 5, "pattern": "^rec_[A-Za-z0-9_-]+$"}
+    return {"name": "id", "in": "path", "required": True, "description": "The `id` of a listed record.", "schema": schema}
+
+
+def _selection(*, state: bool) -> "list[Json]":
+    states = [_query("state", {"type": "string", "enum": list(STATES)})] if state else []
+    text = {"type": "string", "minLength": 1, "pattern": r"^[^\x00]+$"}
+    return [
+        *states,
+        _query("route", text, "A route's id."),
+        _query("scope", text, "A scope's name."),
+        _query("key", text, "The client's key, exactly."),
+    ]
+
+
+def _paging() -> "list[Json]":
+    cursor = {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"}
+    return [_limit(), _query("cursor", cursor, "`cursor` of the page before, of the same selection.")]
+
+
+def _limit() -> Json:
+    return _query("limit", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
+
+
+def _grounds(*, required: bool) -> "list[Json]":
+    return [_query("reason", REASON, "Why.", required=required), _query("actor", ACTOR, "Who.", required=required)]

@@ -1,0 +1,221 @@
+"""The operators' API: records, dead letters, the audit table."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import assert_never
+
+import orjson
+from aiohttp import web
+
+from gateway.core.model import RecordKey
+from gateway.core.reconcile.policy import Verdict
+from gateway.operate.admin.answers import answer, http_date, problem
+from gateway.operate.admin.inputs import Document, Query, read_document
+from gateway.operate.admin.openapi import PAGE, document
+from gateway.operate.operations import (
+    PAGE_MAX,
+    Changed,
+    Conflict,
+    Done,
+    NotFound,
+    Operator,
+    TooEarly,
+    Wrong,
+    audit_json,
+    changed_json,
+    page_json,
+    parse_record_id,
+    shown_json,
+)
+from gateway.ports.reconciliation import Selection
+
+VERSION_MAX = 2**31 - 1
+LINE_MAX = 2**63 - 1
+_SELECTION = ("state", "route", "scope", "key")
+_GROUNDS = ("reason", "actor")
+_ANSWER = ("status", "headers", "body", "body_base64")
+_WRITE_BYTES = 64 * 1024
+
+_log = logging.getLogger(__name__)
+
+_Handler = Callable[[Operator, web.Request], Awaitable[web.StreamResponse]]
+
+
+def record_routes(operator: Operator | None) -> list[web.RouteDef]:
+    """All that concerns records, and the document that describes the listener."""
+
+    def bound(handler: _Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if operator is None:
+                return problem(503, "This listener has no way to the records.")
+            return await handler(operator, request)
+
+        return handle
+
+    record = "/admin/v1/records/{id}"
+    return [
+        web.get("/admin/v1/openapi.json", _describe),
+        web.get("/admin/v1/records", bound(_list)),
+        web.get(record, bound(_show)),
+        web.delete(record, bound(_delete)),
+        web.post(f"{record}/resolve", bound(_resolve)),
+        web.post(f"{record}/release", bound(_release)),
+        web.get("/admin/v1/dead-letters", bound(_list_dead_letters)),
+        web.post("/admin/v1/dead-letters/{id}/requeue", bound(_requeue)),
+        web.get("/admin/v1/audit", bound(_audit)),
+        web.get("/admin/v1/export", bound(_export)),
+    ]
+
+
+async def _describe(request: web.Request) -> web.Response:
+    Query(request, ())
+    return answer(document())
+
+
+# ---- reads
+
+
+async def _list(operator: Operator, request: web.Request) -> web.Response:
+    query = Query(request, (*_SELECTION, "limit", "cursor"))
+    return await _page(operator, query, _selection(query))
+
+
+async def _list_dead_letters(operator: Operator, request: web.Request) -> web.Response:
+    query = Query(request, (*_SELECTION[1:], "limit", "cursor"))
+    return await _page(operator, query, _selection(query, "dead_letter"))
+
+
+def _selection(query: Query, state: str | None = None) -> Selection:
+    return Selection(state or query.text("state"), query.text("route"), query.text("scope"), query.text("key"))
+
+
+async def _page(operator: Operator, query: Query, selection: Selection) -> web.Response:
+    limit = query.number("limit", 1, PAGE_MAX)
+    return answer(page_json(await operator.select(selection, limit=limit or PAGE, cursor=query.text("cursor"))))
+
+
+async def _show(operator: Operator, request: web.Request) -> web.Response:
+    query = Query(request, ("body", *_GROUNDS))
+    by = query.by() if query.flag("body") else None
+    key = _key(request)
+    shown = NotFound() if key is None else await (operator.show(key) if by is None else operator.show_body(key, by))
+    return _not_found() if isinstance(shown, NotFound) else answer(shown_json(shown))
+
+
+async def _audit(operator: Operator, request: web.Request) -> web.Response:
+    query = Query(request, ("after", "limit"))
+    after, limit = query.number("after", 0, LINE_MAX), query.number("limit", 1, PAGE_MAX)
+    lines = await operator.audit(after=after or 0, limit=limit or PAGE)
+    return answer({"lines": [audit_json(line) for line in lines]})
+
+
+async def _export(operator: Operator, request: web.Request) -> web.StreamResponse:
+    """Streamed: the first record is there, or the refusal, before the head goes out. What fails later cuts the transfer."""
+    query = Query(request, (*_SELECTION, "bodies", *_GROUNDS))
+    pieces = _pieces(operator.export(_selection(query), query.by(), bodies=query.flag("bodies")))
+    try:
+        piece = await anext(pieces, None)
+        response = web.StreamResponse(headers={"Content-Type": "application/jsonl", "Cache-Control": "no-store"})
+        await response.prepare(request)
+        try:
+            while piece is not None:
+                await response.write(piece)
+                piece = await anext(pieces, None)
+        except Exception:
+            # Its end would say that this was all.
+            _log.exception("An export was cut short")
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+    finally:
+        await pieces.aclose()
+
+
+async def _pieces(lines: AsyncIterator[dict[str, object]]) -> AsyncGenerator[bytes, None]:
+    piece = b""
+    async for line in lines:
+        piece += orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+        if len(piece) >= _WRITE_BYTES:
+            yield piece
+            piece = b""
+    if piece:
+        yield piece
+
+
+# ---- changes
+
+
+async def _resolve(operator: Operator, request: web.Request) -> web.Response:
+    given = await read_document(request, ("verdict", *_ANSWER, *_GROUNDS, "retention", "version"))
+    by, version, retention = given.by(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
+    verdict = given.choice("verdict", (Verdict.EXECUTED.value, Verdict.NOT_EXECUTED.value))
+    if verdict == Verdict.NOT_EXECUTED:
+        for name in _ANSWER:
+            if name in given:
+                raise Wrong(name, "an operation that was not executed has no answer")
+        return await _changed(request, lambda key: operator.resolve_not_executed(key, by, retention=retention, version=version))
+    status, headers, body = _answer(given)
+    return await _changed(
+        request,
+        lambda key: operator.resolve_completed(key, by, status=status, headers=headers, body=body, retention=retention, version=version),
+    )
+
+
+def _answer(given: Document) -> tuple[int, "tuple[tuple[bytes, bytes], ...]", bytes]:
+    status = given.number("status", 200, 599)
+    if status is None:
+        raise Wrong("status", "is missing: the answer that retries get from now on has one")
+    return status, given.headers(), given.content() or b""
+
+
+async def _release(operator: Operator, request: web.Request) -> web.Response:
+    given = await read_document(request, (*_GROUNDS, "retention", "version"))
+    by, version, retention = given.by(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
+    return await _changed(request, lambda key: operator.release(key, by, retention=retention, version=version))
+
+
+async def _requeue(operator: Operator, request: web.Request) -> web.Response:
+    given = await read_document(request, (*_GROUNDS, "version"))
+    by, version = given.by(), given.number("version", 1, VERSION_MAX)
+    return await _changed(request, lambda key: operator.requeue(key, by, version=version))
+
+
+async def _delete(operator: Operator, request: web.Request) -> web.Response:
+    query = Query(request, (*_GROUNDS, "version"))
+    by, version = query.by(), query.number("version", 1, VERSION_MAX)
+    return await _changed(request, lambda key: operator.delete(key, by, version=version))
+
+
+async def _changed(request: web.Request, change: Callable[[RecordKey], Awaitable[Changed]]) -> web.Response:
+    """Make the change, and say what it came to."""
+    key = _key(request)
+    if key is None:
+        return _not_found()
+    changed = await change(key)
+    told = changed_json(changed)
+    match changed:
+        case Done():
+            return answer(told)
+        case NotFound():
+            return _not_found()
+        case Conflict():
+            return problem(409, changed.why, result=told["result"], record=told["record"])
+        case TooEarly(until):
+            why = "Until `not_before` the upstream may still be at it, so that nobody can know that it did not run."
+            response = problem(409, why, result=told["result"], record=told["record"], not_before=told["until"])
+            response.headers["Retry-After"] = http_date(until)
+            return response
+        case _:
+            assert_never(changed)
+
+
+def _key(request: web.Request) -> RecordKey | None:
+    """None: nothing that a list ever showed."""
+    try:
+        return parse_record_id(request.match_info["id"])
+    except ValueError:
+        return None
+
+
+def _not_found() -> web.Response:
+    return problem(404, "There is no such record. Copy the `id` of a listed one, whole: it begins with rec_.")

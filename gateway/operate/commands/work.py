@@ -1,0 +1,181 @@
+"""What the commands do, once their arguments are read."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import click
+import orjson
+
+from gateway.core.model import Headers, RecordKey
+from gateway.operate.commands.acting import Wanted, change, collect, echo_json, find, operate, tell_change, tell_page
+from gateway.operate.commands.shared import FAILURE, fail
+from gateway.operate.commands.tables import audit_table, body_text, shown_text
+from gateway.operate.operations import PAGE_MAX, By, Changed, NotFound, Operator, audit_json, never_stored, shown_json
+from gateway.ports.reconciliation import AuditLine, Selection, Shown
+
+BODY_MAX = 16 * 1024 * 1024
+"""Bytes of a body file, as for the admin API."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a change is made: by whom and why, whether to ask first, and how to tell."""
+
+    by: By
+    ask: bool
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of an operation that was executed."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def list_records(config: Path, selection: Selection, limit: int, cursor: str | None, *, as_json: bool) -> None:
+    tell_page(operate(config, lambda operator: collect(operator, selection, limit, cursor)), as_json=as_json)
+
+
+def show(config: Path, wanted: Wanted, body: By | None, *, as_json: bool) -> None:
+    """`body`: who wants to see it, and why."""
+
+    async def work(operator: Operator) -> Shown | NotFound:
+        key = await find(operator, wanted)
+        return await (operator.show(key) if body is None else operator.show_body(key, body))
+
+    shown = operate(config, work)
+    if isinstance(shown, NotFound):
+        fail("No such record.", FAILURE)
+    document = shown_json(shown)
+    if as_json:
+        echo_json(document)
+        return
+    click.echo(shown_text(document))
+    if body is not None:
+        click.echo(f"\n{body_text(None if shown.response is None else shown.response.body)}")
+
+
+def resolve(config: Path, wanted: Wanted, answer: Answer | None, retention: float | None, how: How) -> None:
+    """`answer` None: it was not executed."""
+
+    async def work(operator: Operator) -> Changed:
+        async def act(key: RecordKey, version: int | None) -> Changed:
+            if answer is None:
+                return await operator.resolve_not_executed(key, how.by, retention=retention, version=version)
+            return await operator.resolve_completed(
+                key, how.by, status=answer.status, headers=answer.headers, body=answer.body, retention=retention, version=version
+            )
+
+        question = (
+            "Let the next retry run it?" if answer is None else f"Complete it with status {answer.status}? It cannot be changed any more."
+        )
+        return await change(operator, wanted, question, act, ask=how.ask)
+
+    changed = operate(config, work, changes=True)
+    for name in () if answer is None else never_stored(answer.headers):
+        click.echo(f"warning: {name} is never stored with an answer: it is left out", err=True)
+    tell_change(changed, as_json=how.as_json)
+
+
+def release(config: Path, wanted: Wanted, retention: float | None, how: How) -> None:
+    async def work(operator: Operator) -> Changed:
+        async def act(key: RecordKey, version: int | None) -> Changed:
+            return await operator.release(key, how.by, retention=retention, version=version)
+
+        return await change(operator, wanted, "Let the next retry run it?", act, ask=how.ask)
+
+    tell_change(operate(config, work, changes=True), as_json=how.as_json)
+
+
+def delete(config: Path, wanted: Wanted, how: How) -> None:
+    async def work(operator: Operator) -> Changed:
+        async def act(key: RecordKey, version: int | None) -> Changed:
+            return await operator.delete(key, how.by, version=version)
+
+        return await change(operator, wanted, "Forget it, so that the next request with its key runs?", act, ask=how.ask)
+
+    tell_change(operate(config, work, changes=True), as_json=how.as_json)
+
+
+def requeue(config: Path, wanted: Wanted, how: How) -> None:
+    async def work(operator: Operator) -> Changed:
+        async def act(key: RecordKey, version: int | None) -> Changed:
+            return await operator.requeue(key, how.by, version=version)
+
+        return await change(operator, wanted, "Have it looked at again?", act, ask=how.ask)
+
+    tell_change(operate(config, work, changes=True), as_json=how.as_json)
+
+
+def export(config: Path, selection: Selection, by: By, *, bodies: bool) -> None:
+    """JSON lines on stdout, as they are read."""
+
+    async def work(operator: Operator) -> int:
+        count = 0
+        out = sys.stdout.buffer
+        lines = cast("AsyncGenerator[dict[str, object], None]", operator.export(selection, by, bodies=bodies))
+        async with aclosing(lines):
+            async for line in lines:
+                out.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+                count += 1
+        return count
+
+    count = operate(config, work)
+    click.echo(f"OK: {count} record{'' if count == 1 else 's'}", err=True)
+
+
+def audit(config: Path, after: int, limit: int, *, as_json: bool) -> None:
+    async def work(operator: Operator) -> list[AuditLine]:
+        found: list[AuditLine] = []
+        while len(found) < limit:
+            page = await operator.audit(after=found[-1].id if found else after, limit=min(PAGE_MAX, limit - len(found)))
+            if not page:
+                break
+            found += page
+        return found
+
+    lines = [audit_json(line) for line in operate(config, work)]
+    if as_json:
+        echo_json({"lines": lines})
+        return
+    click.echo(audit_table(lines))
+    if len(lines) == limit:
+        click.echo(f"There may be more: --after {lines[-1]['line']}", err=True)
+
+
+def read_body(path: str | None) -> bytes:
+    """The file's bytes, or stdin's for `-`; none without a path."""
+    if path is None:
+        return b""
+    try:
+        if path == "-":
+            body = sys.stdin.buffer.read(BODY_MAX + 1)
+        else:
+            with Path(path).open("rb") as file:
+                body = file.read(BODY_MAX + 1)
+    except OSError as error:
+        fail(f"{path}: {error.strerror or error}", FAILURE)
+    if len(body) > BODY_MAX:
+        fail(f"{path}: a body has at most {BODY_MAX} bytes", FAILURE)
+    return body
+
+
+def read_headers(lines: tuple[str, ...]) -> Headers:
+    """`Name: value`, each. Raises `click.UsageError`."""
+    found: list[tuple[bytes, bytes]] = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise click.UsageError(f"--header {line!r}: write it as 'Name: value'.")
+        try:
+            found.append((name.strip().encode("latin-1"), value.strip(" \t").encode("latin-1")))
+        except UnicodeEncodeError:
+            raise click.UsageError(f"--header {line!r}: a field holds ISO-8859-1.") from None
+    return tuple(found)

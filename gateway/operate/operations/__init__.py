@@ -1,0 +1,29 @@
+"""What people may see of records and do to them: one service behind the admin API and the commands alike. It knows no driver."""
+
+from gateway.operate.operations.bodies import never_stored
+from gateway.operate.operations.ids import parse_record_id, record_id_text
+from gateway.operate.operations.inputs import PAGE_MAX, STATES, By, Wrong
+from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, TooEarly
+from gateway.operate.operations.service import Operator
+from gateway.operate.operations.views import audit_json, changed_json, listed_json, page_json, shown_json
+
+__all__ = [
+    "PAGE_MAX",
+    "STATES",
+    "By",
+    "Changed",
+    "Conflict",
+    "Done",
+    "NotFound",
+    "Operator",
+    "TooEarly",
+    "Wrong",
+    "audit_json",
+    "changed_json",
+    "listed_json",
+    "never_stored",
+    "page_json",
+    "parse_record_id",
+    "record_id_text",
+    "shown_json",
+]

@@ -1,0 +1,71 @@
+"""Answers as people give and see them: judged, packed and unpacked as the engine does it."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from gateway.core.answers import phrase
+from gateway.core.headers import to_client, to_store
+from gateway.core.model import Headers, StoredResponse
+from gateway.core.packing import INLINE, PLAIN, pack, unpack
+from gateway.operate.operations.inputs import Wrong
+from gateway.ports.reconciliation import Shown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HEADERS_MAX = 64 * 1024
+"""Bytes of an answer's header fields, at most."""
+
+_BODILESS = frozenset({204, 205, 304})
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
+
+
+def check_answer(status: int, headers: Headers, body: bytes) -> None:
+    """Raises `Wrong` for what could not be an answer's: final statuses, field names and values (RFC 9110 sections 5.1, 5.5 and 15)."""
+    if not 200 <= status <= 599:
+        raise Wrong("status", "the status of an answer is between 200 and 599")
+    if body and status in _BODILESS:
+        raise Wrong("body", f"an answer with status {status} has no body")
+    for name, value in headers:
+        shown = name.decode("latin-1")
+        if _NAME.fullmatch(name) is None:
+            raise Wrong("headers", f"{shown!r} is no field name")
+        if _VALUE.fullmatch(value) is None:
+            raise Wrong("headers", f"the value of {shown} has control characters, or spaces at its ends")
+    if sum(len(name) + len(value) for name, value in headers) > HEADERS_MAX:
+        raise Wrong("headers", f"at most {HEADERS_MAX} bytes")
+
+
+def never_stored(headers: Headers) -> list[str]:
+    """The names of those fields that an answer is kept without."""
+    kept = to_store(to_client(headers))
+    return [name.decode("latin-1") for name, value in headers if (name, value) not in kept]
+
+
+async def answer(status: int, headers: Headers, body: bytes) -> StoredResponse:
+    """A checked answer as its record keeps it: without the fields that are never stored."""
+    kept = to_store(to_client(headers))
+    encoding, packed = await _beside(len(body), pack, body, kept)
+    return StoredResponse(status, phrase(status), kept, packed, len(body), hashlib.sha256(body).digest(), encoding)
+
+
+async def unpacked(shown: Shown) -> Shown:
+    """With the body as it came. One that cannot be unpacked is left out: its length and digest still say what it was."""
+    response = shown.response
+    if response is None or response.body is None or response.encoding == PLAIN:
+        return shown
+    try:
+        body = await _beside(response.body_length, unpack, response.encoding, response.body, response.body_length)
+    except ValueError:
+        return replace(shown, response=response.without_body())
+    return replace(shown, response=replace(response, body=body, encoding=PLAIN))
+
+
+async def _beside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`work`, off the event loop if `size` bytes would hold it up."""
+    return work(*args, **kwargs) if size <= INLINE else await asyncio.to_thread(work, *args, **kwargs)

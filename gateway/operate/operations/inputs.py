@@ -1,0 +1,73 @@
+"""What people say, judged. Every mistake names its field."""
+
+import unicodedata
+from dataclasses import dataclass
+
+from gateway.core.model import Status
+from gateway.ports.reconciliation import Selection
+
+STATES = (*[status.value for status in Status], "dead_letter")
+"""What `Selection.state` may be."""
+
+PAGE_MAX = 1000
+"""Records, or lines of the audit, in one page at most."""
+
+RETENTION_MAX = 3660 * 86400.0
+ACTOR_MAX = 255
+REASON_MAX = 2000
+
+
+class Wrong(ValueError):
+    """An input that cannot be right, whatever the record is. `field` is its name, `why` a sentence for people."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who does something, and why; both go into the audit table. Raises `Wrong` if either is empty, too long, or holds control
+    characters (a reason may have lines).
+    """
+
+    actor: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        _check_text("actor", self.actor, ACTOR_MAX, "")
+        _check_text("reason", self.reason, REASON_MAX, "\n\t")
+
+
+def _check_text(field: str, text: str, longest: int, allowed: str) -> None:
+    if not text.strip():
+        raise Wrong(field, "say it: every change is written down with who made it and why")
+    if len(text) > longest:
+        raise Wrong(field, f"at most {longest} characters")
+    if any(unicodedata.category(character) in {"Cc", "Cs"} and character not in allowed for character in text):
+        raise Wrong(field, "control characters cannot be stored")
+
+
+def storable(text: str) -> bool:
+    """Whether Postgres can hold the text: no NUL, no half of a surrogate pair."""
+    return not any(character == "\0" or unicodedata.category(character) == "Cs" for character in text)
+
+
+def check_selection(selection: Selection) -> None:
+    if selection.state is not None and selection.state not in STATES:
+        raise Wrong("state", f"one of {', '.join(STATES)}")
+    for name in ("route", "scope", "key"):
+        text = getattr(selection, name)
+        if text is not None and not (text and storable(text)):
+            raise Wrong(name, "no record can have this one")
+
+
+def check_limit(limit: int) -> None:
+    if not 1 <= limit <= PAGE_MAX:
+        raise Wrong("limit", f"between 1 and {PAGE_MAX}")
+
+
+def check_retention(seconds: float | None) -> None:
+    if seconds is not None and not 1 <= seconds <= RETENTION_MAX:
+        raise Wrong("retention", f"between 1 and {RETENTION_MAX:.0f} seconds")

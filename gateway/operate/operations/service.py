@@ -1,0 +1,253 @@
+"""The operator's service: reads, and changes that are one fenced transition each, with their audit line in the same step."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+from uuid import UUID
+
+from gateway.core.model import Headers, RecordKey, Status
+from gateway.core.policy import Policy
+from gateway.core.reconcile.policy import Verdict
+from gateway.operate.operations.bodies import answer, check_answer, unpacked
+from gateway.operate.operations.inputs import PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
+from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound
+from gateway.operate.operations.rules import Change, obstacle
+from gateway.operate.operations.views import Json, listed_json, selection_json, shown_json
+from gateway.ports import Retention, StoreUnavailable, Transition
+from gateway.ports.reconciliation import (
+    VERDICT_REASONS,
+    Audit,
+    AuditLine,
+    Detail,
+    Entry,
+    Fence,
+    Listed,
+    Operations,
+    Page,
+    Reconciliation,
+    Selection,
+    Shown,
+)
+
+PAGES_AT_ONCE = 50
+"""How many pages of the store make one of ours, at most, where matches are rare."""
+
+RETENTION = 86400.0
+"""Seconds that an ended record is kept if its route is in the map no more."""
+
+_NO_RECORD = RecordKey("", "")
+_SOURCE = "operator"
+
+_Write = Callable[[Listed, Fence, Audit], Awaitable[Transition]]
+
+
+class Forget(Protocol):
+    """`TieredStore.forget`."""
+
+    async def __call__(self, key: RecordKey, *, completed: bool) -> float: ...
+
+
+class Operator:
+    """People's reads and changes. All raise `StoreUnavailable`; wrong input raises `Wrong`, whatever the record is.
+
+    A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it had landed.
+    `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        reconciliation: Reconciliation,
+        policies: Callable[[], Mapping[str, Policy]],
+        forget: Forget | None = None,
+    ) -> None:
+        self._operations = operations
+        self._reconciliation = reconciliation
+        self._policies = policies
+        self._forget = forget
+
+    async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit, cursor."""
+        check_selection(selection)
+        check_limit(limit)
+        found: list[Listed] = []
+        for _ in range(PAGES_AT_ONCE):
+            try:
+                page = await self._operations.select(selection, cursor, limit - len(found))
+            except ValueError as error:
+                raise Wrong("cursor", str(error)) from None
+            found += page.records
+            cursor = page.cursor
+            if cursor is None or len(found) >= limit:
+                break
+        return Page(found, cursor)
+
+    async def show(self, key: RecordKey) -> Shown | NotFound:
+        """One record with its history, without its body."""
+        shown = await self._operations.show(key)
+        return NotFound() if shown is None else shown
+
+    async def show_body(self, key: RecordKey, by: By) -> Shown | NotFound:
+        """As `show`, with the body, unpacked; that it was shown is audited. A body that cannot be unpacked is left out."""
+        shown = await self._operations.show(key, body=True, audit=_audit(by, "show_body"))
+        return NotFound() if shown is None else await unpacked(shown)
+
+    async def resolve_completed(
+        self,
+        key: RecordKey,
+        by: By,
+        *,
+        status: int,
+        headers: Headers = (),
+        body: bytes = b"",
+        retention: float | None = None,
+        version: int | None = None,
+    ) -> Changed:
+        """A person's verdict *executed*: this is the answer of the operation from now on.
+
+        From `unknown`, lapsed `in_progress` and `failed_retryable`. Fields that are never stored (framing, hop-by-hop, `Set-Cookie`, …) are
+        left out. `retention` (seconds) None: as the route says. `version`: the one that the person saw, if it must be that one.
+        """
+        check_answer(status, headers, body)
+        check_retention(retention)
+        response = await answer(status, headers, body)
+        detail: Detail = {
+            "verdict": Verdict.EXECUTED.value,
+            "response_status": status,
+            "response_length": len(body),
+            "response_sha256": response.body_digest.hex(),
+        }
+
+        async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
+            entry = Entry(_SOURCE, Verdict.EXECUTED.value, detail, by.actor, by.reason)
+            kept = self._retention(now, retention)
+            return await self._reconciliation.conclude_executed(fence, response, kept, entry, audit=audit)
+
+        return await self._change(Change.EXECUTED, key, _audit(by, "resolve", detail), write, version)
+
+    async def resolve_not_executed(self, key: RecordKey, by: By, *, retention: float | None = None, version: int | None = None) -> Changed:
+        """A person's verdict *not executed*: the next retry runs. From `unknown`, once the upstream has surely finished."""
+        check_retention(retention)
+
+        async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
+            entry = Entry(_SOURCE, Verdict.NOT_EXECUTED.value, {}, by.actor, by.reason)
+            reason, kept = VERDICT_REASONS[Verdict.NOT_EXECUTED], self._retention(now, retention)
+            return await self._reconciliation.conclude_not_executed(fence, reason, kept, entry, audit=audit)
+
+        detail: Detail = {"verdict": Verdict.NOT_EXECUTED.value}
+        return await self._change(Change.NOT_EXECUTED, key, _audit(by, "resolve", detail), write, version)
+
+    async def release(self, key: RecordKey, by: By, *, retention: float | None = None, version: int | None = None) -> Changed:
+        """Let the next retry run, by a person's word alone. From `unknown` and lapsed `in_progress`, after the instant `doubtful_until`."""
+        check_retention(retention)
+
+        async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
+            return await self._operations.release(fence, self._retention(now, retention), audit)
+
+        return await self._change(Change.RELEASE, key, _audit(by, "release"), write, version)
+
+    async def delete(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
+        """Forget a `completed` or `failed_retryable` record: the next request with its key runs."""
+
+        async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
+            return await self._operations.delete(fence, audit)
+
+        return await self._change(Change.DELETE, key, _audit(by, "delete"), write, version)
+
+    async def requeue(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
+        """Let the reconciler try a dead letter again from the beginning. `Conflict` if its route has nothing that could find out."""
+
+        async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
+            return await self._operations.requeue(fence, audit)
+
+        return await self._change(Change.REQUEUE, key, _audit(by, "requeue"), write, version)
+
+    async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
+        """Lines of the audit table with ids above `after`, in order."""
+        check_limit(limit)
+        return await self._operations.audited(after, limit)
+
+    async def export(self, selection: Selection, by: By, *, bodies: bool = False) -> AsyncIterator[Json]:
+        """All records of a selection, ready for JSON lines: as lists show them, or whole with history and body (`bodies`; each such record
+        has an audit line of its own). One audit line says that it was done. Takes memory for one page, or one record. A record that is gone
+        when its turn comes is left out. Nothing is read, and nothing raised, before the first is asked for.
+        """
+        check_selection(selection)
+        detail: Detail = {"bodies": bodies, **selection_json(selection)}
+        await self._operations.write_audit(_NO_RECORD, UUID(int=0), _audit(by, "export", detail))
+        cursor: str | None = None
+        while True:
+            page = await self._operations.select(selection, cursor, PAGE_MAX)
+            for listed in page.records:
+                if not bodies:
+                    yield listed_json(listed)
+                elif isinstance(shown := await self.show_body(listed.key, by), Shown):
+                    yield shown_json(shown)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _change(
+        self,
+        change: Change,
+        key: RecordKey,
+        audit: Audit,
+        write: _Write,
+        version: int | None,
+    ) -> Changed:
+        """Look, refuse what cannot be, send it fenced by what was seen; refused by the store, look again and say what is there now."""
+        shown = await self._operations.show(key)
+        if shown is None:
+            return NotFound()
+        now = shown.listed
+        if version is not None and now.version != version:
+            return Conflict(now, f"It has changed: its version is {now.version}, not {version}. Look at it again.")
+        found = obstacle(change, shown) or self._unresolvable(change, now)
+        if found is not None:
+            return found
+        fence = Fence(now.key, now.record_id, now.version)
+        transition = await write(now, fence, replace(audit, detail={**_was(now), **audit.detail}))
+        if transition is Transition.DONE or transition is Transition.ALREADY:
+            return await self._done(change, now)
+        return await self._refused(change, key)
+
+    def _unresolvable(self, change: Change, now: Listed) -> Conflict | None:
+        """A requeued record that nobody looks at would be hidden from those who watch dead letters."""
+        policy = self._policies().get(now.route_id)
+        if change is not Change.REQUEUE or (policy is not None and policy.reconcilable):
+            return None
+        if policy is None:
+            return Conflict(now, f"Route {now.route_id!r} is not in the route map, so nothing would look for it. Resolve it.")
+        return Conflict(now, f"Route {now.route_id!r} has neither a probe nor a webhook, so nothing would look for it. Resolve it.")
+
+    async def _done(self, change: Change, before: Listed) -> Done:
+        """It is committed: what cannot be told any more is left out."""
+        wait = None
+        if self._forget is not None and change in {Change.DELETE, Change.RELEASE}:
+            wait = await self._forget(before.key, completed=before.status is Status.COMPLETED)
+        try:
+            shown = None if change is Change.DELETE else await self._operations.show(before.key)
+        except StoreUnavailable:
+            shown = None
+        return Done(None if shown is None else shown.listed, wait)
+
+    async def _refused(self, change: Change, key: RecordKey) -> Changed:
+        shown = await self._operations.show(key)
+        if shown is None:
+            return NotFound()
+        return obstacle(change, shown) or Conflict(shown.listed, "It changed while this was under way. Look at it again.")
+
+    def _retention(self, now: Listed, seconds: float | None) -> Retention:
+        policy = self._policies().get(now.route_id)
+        if policy is None:
+            return Retention(RETENTION if seconds is None else seconds)
+        return Retention.of(policy, seconds)
+
+
+def _audit(by: By, action: str, detail: Detail | None = None) -> Audit:
+    return Audit(by.actor, action, by.reason, detail or {})
+
+
+def _was(now: Listed) -> Detail:
+    """What the record was, for those who read the audit table when it is gone."""
+    return {"route": now.route_id, "request_id": now.request_id, "was": now.status.value, "attempt": now.attempt}

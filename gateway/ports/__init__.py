@@ -1,0 +1,69 @@
+"""The edges of the program as Protocols, by subject. Their docstrings are the specification that every implementation meets.
+
+Imports point inwards: these modules know `gateway.core` and nothing else. `reconciliation` holds the ports of finding out and of operators.
+"""
+
+from gateway.ports.bodies import Body, Memory, Spool
+from gateway.ports.observer import Exchange, Observer, StoreObserver
+from gateway.ports.store import (
+    OBSERVED_DOUBT_KEPT,
+    TOMBSTONE_AFTER,
+    Answered,
+    Counts,
+    Doubted,
+    Maintenance,
+    Retention,
+    RouteDoubt,
+    Settled,
+    Store,
+    StoreUnavailable,
+    Swept,
+    Transition,
+)
+from gateway.ports.system import Clock, Randomness
+from gateway.ports.upstream import (
+    DoubtReason,
+    InDoubt,
+    NotSent,
+    NotSentReason,
+    RelayCut,
+    Tunnel,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+    WebhookExchange,
+)
+
+__all__ = [
+    "OBSERVED_DOUBT_KEPT",
+    "TOMBSTONE_AFTER",
+    "Answered",
+    "Body",
+    "Clock",
+    "Counts",
+    "DoubtReason",
+    "Doubted",
+    "Exchange",
+    "InDoubt",
+    "Maintenance",
+    "Memory",
+    "NotSent",
+    "NotSentReason",
+    "Observer",
+    "Randomness",
+    "RelayCut",
+    "Retention",
+    "RouteDoubt",
+    "Settled",
+    "Spool",
+    "Store",
+    "StoreObserver",
+    "StoreUnavailable",
+    "Swept",
+    "Transition",
+    "Tunnel",
+    "Upstream",
+    "UpstreamRequest",
+    "UpstreamResponse",
+    "WebhookExchange",
+]

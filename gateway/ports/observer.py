@@ -1,0 +1,116 @@
+"""What is told of requests, stores and background work: for metrics and logs."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from gateway.core.decision import Label
+from gateway.ports.store import Counts, Swept
+from gateway.ports.upstream import WebhookExchange
+
+
+class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of this size takes ten times as long to make
+    """One finished request, told once to the observer. Durations are seconds; `status` is what the client was answered.
+
+    `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`): no key,
+    credential or body is in here. `client` is the nearest address that is no trusted proxy. `settlement` and `reason` are None when
+    nothing was executed or the settling still goes on.
+    """
+
+    request_id: str
+    route: str
+    mode: str
+    decision: Label
+    method: str
+    status: int
+    total_seconds: float
+    store_seconds: float = 0.0
+    upstream_seconds: float | None = None
+    upstream_status: int | None = None
+    settlement: str | None = None
+    reason: str | None = None
+    key_digest: str | None = None
+    attempt: int | None = None
+    request_bytes: int = 0
+    response_bytes: int = 0
+    client_gone: bool = False
+    client: str | None = None
+
+
+class StoreObserver(Protocol):
+    """What stores tell. Label values come from closed sets. Called synchronously on the hot path: must be cheap and never raise."""
+
+    def store_operation(self, store: str, operation: str, seconds: float) -> None: ...
+
+    def store_error(self, store: str, operation: str, reason: str) -> None: ...
+
+    def store_batch(self, operation: str, size: int) -> None: ...
+
+    def stale_write(self, operation: str) -> None: ...
+
+    def redis_breaker(self, *, is_open: bool) -> None: ...
+
+    def clock_stepped(self, seconds: float) -> None:
+        """The authority's clock was set, forward or (negative) back."""
+        ...
+
+    def clock_disagrees(self, seconds: float) -> None:
+        """When first read it was so far ahead of this host's or (negative) behind it that one of the two is wrong."""
+        ...
+
+    def clock_suspended(self, judgements: Mapping[str, bool]) -> None:
+        """Which of `gateway.core.timeline.JUDGEMENTS` do not go by what the clock shows, from now on."""
+        ...
+
+
+class Observer(StoreObserver, Protocol):
+    """Where everything that happens is counted and logged. An observer never changes an answer."""
+
+    def request_started(self, route: str) -> None: ...
+
+    def request_ended(self, exchange: Exchange) -> None: ...
+
+    def settled(self, route: str, settlement: str, reason: str) -> None: ...
+
+    def upstream_answered(self, route: str, status: int | None, seconds: float) -> None: ...
+
+    def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None:
+        """Nothing of a request could be sent, for `reason`. `cause` is what the system or TLS says."""
+        ...
+
+    def key_noticed(self, route: str, kind: str, key_digest: str) -> None:
+        """A key looks guessable or personal; `kind` is a word of `gateway.core.weak_keys`."""
+        ...
+
+    def duplicate_seen(self, route: str, key_digest: str) -> None:
+        """A caller sent an equal request under another key not long ago."""
+        ...
+
+    def swept(self, swept: Sequence[Swept]) -> None: ...
+
+    def reconciled(self, route: str, result: str) -> None:
+        """A step of finding out; `result` is scheduled, resolved, failed or dead_lettered."""
+        ...
+
+    def webhook_event(self, event: WebhookExchange) -> None:
+        """A webhook request was answered, or its sender left."""
+        ...
+
+    def conflicting_execution(self, route: str, request_id: str) -> None:
+        """There is evidence that an operation ran twice."""
+        ...
+
+    def record_lost(self, route: str, request_id: str) -> None:
+        """The authority had lost the record of an attempt that was under way; it was put back."""
+        ...
+
+    def reaped(self, count: int) -> None: ...
+
+    def counted(self, counts: Counts) -> None: ...
+
+    def reloaded(self, *, successful: bool) -> None: ...
+
+    def background_failed(self, task: str, error: BaseException) -> None: ...
+
+    def background_ran(self, task: str) -> None:
+        """A round of a task that runs for ever has ended well."""
+        ...

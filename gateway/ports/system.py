@@ -1,0 +1,27 @@
+"""Clock and randomness."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time as the engine sees it. `boottime` counts suspend (CLOCK_BOOTTIME), so that a thawed process knows how long it slept."""
+
+    def boottime(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def http_date(self) -> bytes:
+        """The wall clock as an IMF-fixdate (RFC 9110 section 5.6.7), for answers only."""
+        ...
+
+
+class Randomness(Protocol):
+    """Owner tokens and jitter. In production the operating system's; seeded in the simulation."""
+
+    def token(self) -> bytes:
+        """16 bytes that no other call ever returned."""
+        ...
+
+    def jitter(self) -> float:
+        """Uniform in [0, 1)."""
+        ...

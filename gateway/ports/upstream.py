@@ -1,0 +1,171 @@
+"""The way to one upstream, and what its failures prove."""
+
+import enum
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.core.model import Headers
+
+
+class NotSentReason(enum.StrEnum):
+    """Why nothing of a request reached the upstream. Each is proof: the attempt may be released."""
+
+    DNS = "dns_error"
+    CONNECT_REFUSED = "connection_refused"
+    CONNECT_TIMEOUT = "connection_timeout"
+    TLS = "tls_error"
+    NO_SLOT = "no_connection_slot"
+    CIRCUIT_OPEN = "circuit_open"
+    LEASE_LAPSED = "lease_lapsed"
+    SHUTTING_DOWN = "shutting_down"
+    SCOPE_UNCONFIRMED = "scope_unconfirmed"
+
+
+class DoubtReason(enum.StrEnum):
+    """Why it is not known whether the upstream executed."""
+
+    FIRST_BYTE_TIMEOUT = "upstream_timeout"
+    READ_TIMEOUT = "upstream_read_timeout"
+    TOTAL_TIMEOUT = "upstream_total_timeout"
+    DISCONNECTED = "upstream_disconnected"
+    INVALID_RESPONSE = "upstream_invalid_response"
+    TRUNCATED_RESPONSE = "upstream_truncated_response"
+    STATUS = "upstream_status"
+    LEASE_LOST = "lease_lost"
+    GATEWAY_STOPPED = "gateway_stopped"
+    GATEWAY_ERROR = "gateway_error"
+
+
+class NotSent(Exception):
+    """Nothing of the request was written to any upstream connection. `retry_after`: seconds until another try makes sense, if known."""
+
+    def __init__(self, reason: NotSentReason, retry_after: float | None = None) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class InDoubt(Exception):
+    """At least one byte of the request may have been written, and no complete response came back.
+
+    `status` is the response status if a head had arrived (evidence, kept for people).
+    """
+
+    def __init__(self, reason: DoubtReason, status: int | None = None) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookExchange:
+    """One request to a webhook's endpoint. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `client` is the connection's peer.
+
+    `sender_gone`: nobody was there to be answered.
+    """
+
+    route: str
+    result: str
+    method: str
+    status: int
+    total_seconds: float
+    request_bytes: int
+    client: str | None
+    sender_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """One request as it goes on the wire. `target` is the request target, byte for byte; `headers` carry no framing fields
+    (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own framing and `Host` is
+    among `headers`.
+
+    `body` is the whole body, or an iterator for a streamed one (then `body_length` is its announced length, or None for chunked).
+    A request without a body has `body == b""`; `frame_empty` says whether `Content-Length: 0` is sent for it.
+
+    `lasting`: the upstream's `total` limit bounds only the wait for the response's head, and nothing of a request whose body is streamed;
+    bodies may last as long as pieces keep coming (uploads, downloads, event streams, tunnels). `upgrade` asks to switch protocols (RFC
+    9110 section 7.8): `Connection: upgrade` and `Upgrade: <upgrade>` are sent, and a 101 answer becomes a `tunnel`. `informational` is
+    called with each 1xx response other than 100 and 101 that comes before the final one (section 15.2); it must not raise.
+    """
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes | AsyncIterator[bytes]
+    body_length: int | None = None
+    frame_empty: bool = False
+    lasting: bool = False
+    upgrade: bytes | None = None
+    informational: Callable[[int, bytes, Headers], None] | None = None
+
+
+class Tunnel(Protocol):
+    """Bytes both ways over a connection that has left HTTP. One reader and one writer at a time; `close` is final and idempotent."""
+
+    async def read(self) -> bytes:
+        """The next bytes; `b""` once the other side has ended, in whatever way. Reading nothing holds the other side back."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes. Nothing happens when the connection is gone."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until what was written has mostly left, or the connection is gone."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class UpstreamResponse(Protocol):
+    """A response whose head has arrived. The body is read with `chunks`; `close` may be called at any time, repeatedly.
+
+    `headers` are end-to-end and hop-by-hop fields alike, as received, in order. `content_length` is the announced length, if any.
+    """
+
+    status: int
+    reason: bytes
+    headers: Headers
+    content_length: int | None
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, de-framed, undecoded, in pieces. Ends normally only if the body was complete by its own framing.
+
+        Raises `InDoubt` (READ_TIMEOUT, TOTAL_TIMEOUT, TRUNCATED_RESPONSE, DISCONNECTED, INVALID_RESPONSE).
+        """
+        ...
+
+    async def read(self, limit: int) -> bytes | None:
+        """The whole body if it has at most `limit` bytes, else None: nothing is lost, and `chunks` gives it from its beginning.
+
+        Raises as `chunks`. Does not wait for anything when the whole response has arrived already.
+        """
+        ...
+
+    def tunnel(self) -> Tunnel:
+        """The connection itself, after a 101 answer to a request with `upgrade`; bytes that came with the head are its first. Call once."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back (if the response was read to its end and it may be reused) or cut it."""
+        ...
+
+
+class Upstream(Protocol):
+    """The way to one upstream API. Never resends, follows, decodes, or adds a header of its own besides framing."""
+
+    async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
+        """Send `request` once and wait for the head of its final response (1xx are skipped, but 101 where it was asked for).
+
+        `fence` is called immediately before the first byte is written, with no await in between; if it returns False nothing is
+        written and NotSent(LEASE_LAPSED) is raised. It is called again for every further piece of the request, and while a slow upstream
+        leaves bytes waiting to be sent; if it returns False then, no more is sent, the connection is reset, and InDoubt(LEASE_LOST) is
+        raised. Raises NotSent or InDoubt, nothing else. A cancelled call cuts the connection.
+        """
+        ...
+
+
+class RelayCut(Exception):
+    """The transfer must be cut short of its end: the rest is not there, or its record did not become what the bytes say."""

@@ -1,0 +1,1 @@
+"""Processes: one server, and the supervisor of several."""

@@ -1,0 +1,365 @@
+"""One process's parts, built from a configuration and joined; and how a new route map takes the place of the old one."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gateway.background.maintenance import Background
+from gateway.background.reconciler import MARGIN, Reconciler
+from gateway.config import Config, TlsServer, UpstreamConfig
+from gateway.core.fingerprint import make_fingerprinter
+from gateway.core.policy import Policy
+from gateway.engine.engine import Engine
+from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.leases import LeaseKeeper
+from gateway.engine.tools import Tools
+from gateway.http.limits import ClientLimits
+from gateway.http.problem import ProblemWriter
+from gateway.http.response import Patience
+from gateway.observe.observer import MetricsObserver
+from gateway.operate.operations import Operator
+from gateway.ports import Store
+from gateway.principal import Identifier, PrincipalError
+from gateway.proxy.handler import Proxy
+from gateway.proxy.routing import Edge, Routing, make_routing
+from gateway.run.server.claims import guarded
+from gateway.run.server.finding_out import host_of, make_probes, make_sealer
+from gateway.run.server.scopes import Scopes
+from gateway.run.server.upstreams import make_upstreams
+from gateway.runtime.spool import MemoryBudget
+from gateway.runtime.system import SystemClock, SystemRandomness
+from gateway.store.deletions import Deletions
+from gateway.store.postgres import PostgresStore, Registry
+from gateway.store.redis.breaker import Breaker
+from gateway.store.redis.hotpath import HotPath
+from gateway.store.redis.link import Link
+from gateway.store.tiered import TieredStore
+from gateway.tls import TlsError, client_context
+from gateway.upstream import Balancer
+from gateway.webhook import WebhookReceiver
+
+_RESTART = ("listen", "webhook_listen", "workers", "postgres", "redis", "digest_secret", "encryption_keys", "access_log", "memory")
+"""Settings that a running process cannot change."""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """The parts of a running process. `upstreams` and `probes` (the reconciler's own clients) are replaced as a whole by a reload."""
+
+    config: Config
+    observer: MetricsObserver
+    authority: PostgresStore
+    registry: Registry
+    scopes: Scopes
+    link: Link | None
+    tiered: TieredStore | None
+    engine: Engine
+    keeper: LeaseKeeper
+    background: Background
+    proxy: Proxy
+    upstreams: Mapping[str, Balancer]
+    probes: Mapping[str, Balancer]
+    reconciler: Reconciler
+    webhooks: WebhookReceiver
+    operator: Operator
+    fingerprints: Fingerprints
+    identifier: Identifier
+    memory: MemoryBudget
+    retired: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def prepare(self, config: Config) -> "Prepared | list[str]":
+        """Make what another configuration's routes and upstreams need. Returns what speaks against it instead; then nothing changed.
+
+        Raises `StoreUnavailable` when the registry cannot be asked.
+        """
+        objections = _need_restart(self.config, config)
+        if objections:
+            return objections
+        try:
+            fresh = make_upstreams(_changed_upstreams(self.config, config), self._target_changed)
+            upstreams = {name: fresh.get(name) or self.upstreams[name] for name in config.upstreams}
+            identifier = make_identifier(config, upstreams, self.identifier)
+            probes = make_probes(config)
+        except (TlsError, PrincipalError) as error:
+            return [str(error)]
+        prepared = Prepared(config, fresh, upstreams, identifier, probes)
+        try:
+            drifts = await self.scopes.register(config)
+        except BaseException:
+            await self.discard(prepared)
+            raise
+        if drifts:
+            await self.discard(prepared)
+            return drifts
+        return prepared
+
+    def adopt(self, prepared: "Prepared") -> None:
+        """Swap to what was prepared, between two requests."""
+        config = prepared.config
+        old = self.upstreams
+        before, self.identifier = self.identifier, prepared.identifier
+        old_probes, self.probes = self.probes, prepared.probes
+        self.upstreams = prepared.upstreams
+        self.observer.update_targets({name: config.upstreams[name].targets for name in prepared.fresh})
+        self.observer.update_routes(config.routes)
+        self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
+        self.engine.reconfigure(self.upstreams, self.fingerprints)
+        self.webhooks.reconfigure(config.routes)
+        self.proxy.reconfigure(make_map(config, self.upstreams, prepared.identifier), ProblemWriter(config.problem_base))
+        self.config = config
+        self.scopes.serve(config)
+        unused = [upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream]
+        self._retire([*unused, *old_probes.values()], before)
+
+    async def discard(self, prepared: "Prepared") -> None:
+        """Drop what was prepared and is not adopted."""
+        self.scopes.serve(self.config)
+        await asyncio.gather(*(client.close() for client in (*prepared.fresh.values(), *prepared.probes.values())))
+
+    def _target_changed(self, upstream: str, target: str, healthy: bool) -> None:  # noqa: FBT001 - the balancer's way to tell
+        self.observer.target_changed(upstream, target, healthy=healthy)
+
+    def _retire(self, upstreams: Sequence[Balancer], identifier: Identifier) -> None:
+        """Close what the new map no longer uses, once requests that were matched against the old one have had time to begin."""
+
+        async def close() -> None:
+            await asyncio.sleep(60)
+            await asyncio.gather(identifier.close(), *(upstream.close() for upstream in upstreams))
+
+        self.retired = [task for task in self.retired if not task.done()]
+        self.retired.append(asyncio.get_running_loop().create_task(close(), name="retired-upstreams"))
+
+    async def close(self) -> None:
+        """Close everything that the process holds, stores last. A drain has come before; what one that failed has left is cut here."""
+        await self.reconciler.close()
+        await self.engine.drain(0.0, 0.0)
+        for task in self.retired:
+            task.cancel()
+        await asyncio.gather(*self.retired, return_exceptions=True)
+        clients = [*self.upstreams.values(), *self.probes.values()]
+        await asyncio.gather(self.identifier.close(), *(client.close() for client in clients))
+        if self.tiered is not None:
+            await self.tiered.close(1.0)
+        if self.link is not None:
+            await self.link.close()
+        await self.scopes.let_go()
+        await self.authority.close()
+        self.observer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Another configuration, with all that it needs beside what is there. `fresh` are those of its upstreams that are new or changed."""
+
+    config: Config
+    fresh: Mapping[str, Balancer]
+    upstreams: Mapping[str, Balancer]
+    identifier: Identifier
+    probes: Mapping[str, Balancer]
+
+
+def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
+    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop. `accept_clock`: as
+    `DatabaseClock`.
+
+    Raises `TlsError`, `PrincipalError` and `MissingSealing`.
+    """
+    clock, randomness = SystemClock(), SystemRandomness()
+    observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
+    authority = make_authority(config, observer, clock_horizon=lambda: clock_horizon(gateway.config), accept_clock=accept_clock)
+    registry = authority.registry
+    scopes = Scopes(registry, clock, randomness, observer)
+    link, tiered = make_hot(config, authority, clock, randomness, observer)
+    store: Store = tiered or authority
+    keeper = LeaseKeeper(store, clock, observer, tiered.tick if tiered is not None else None)
+    memory = MemoryBudget(
+        config.memory.total, config.memory.spill_directory, disk_failed=lambda error: observer.background_failed("spill", error)
+    )
+    upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
+    observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
+    identifier = make_identifier(config, upstreams)
+    fingerprints = make_fingerprints(config, registry)
+    sealer, reconciliation = make_sealer(config), authority.reconciliation
+    tools = Tools(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation, meanings=scopes)
+    engine = Engine(tools, upstreams, fingerprints)
+    webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
+    proxy = Proxy(
+        make_map(config, upstreams, identifier),
+        engine,
+        observer,
+        clock,
+        randomness,
+        problems=ProblemWriter(config.problem_base),
+        memory=memory,
+        webhooks=webhooks if config.webhook_listen is None else None,
+    )
+    gateway = Gateway(
+        config=config,
+        observer=observer,
+        authority=authority,
+        registry=registry,
+        scopes=scopes,
+        link=link,
+        tiered=tiered,
+        engine=engine,
+        keeper=keeper,
+        background=Background(
+            authority,
+            clock,
+            randomness,
+            observer,
+            connected_since=lambda: authority.connected_since,
+            longest_lease=lambda: longest_lease(gateway.config),
+        ),
+        proxy=proxy,
+        upstreams=upstreams,
+        probes=make_probes(config),
+        reconciler=Reconciler(
+            reconciliation,
+            lambda: gateway.probes,
+            clock,
+            randomness,
+            observer,
+            sealer=sealer,
+            routes=lambda: gateway.config.routes,
+            connected_since=lambda: authority.connected_since,
+            find=authority.find,
+            hosts=lambda name: host_of(gateway.config, name),
+        ),
+        webhooks=webhooks,
+        operator=make_operator(lambda: gateway.config, authority, tiered),
+        fingerprints=fingerprints,
+        identifier=identifier,
+        memory=memory,
+    )
+    return gateway
+
+
+def make_authority(
+    config: Config,
+    observer: MetricsObserver | None = None,
+    *,
+    clock_horizon: Callable[[], float] = lambda: 0.0,
+    accept_clock: bool = False,
+) -> PostgresStore:
+    """The Postgres store of a configuration. The others are `PostgresStore`'s."""
+    postgres = config.postgres
+    return PostgresStore(
+        postgres.dsn,
+        pool_size=postgres.pool_size,
+        timeout=postgres.timeout,
+        prepared_statements=postgres.prepared_statements,
+        clock_horizon=clock_horizon,
+        accept_clock=accept_clock,
+        observer=observer,
+    )
+
+
+def make_operator(config: Callable[[], Config], authority: PostgresStore, tiered: TieredStore | None) -> Operator:
+    """What people may do to records, over these stores."""
+
+    def policies() -> dict[str, Policy]:
+        return {route.id: route.policy for route in config().routes if route.policy is not None}
+
+    return Operator(authority.operations, authority.reconciliation, policies, None if tiered is None else tiered.forget)
+
+
+def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
+    """Who tells callers apart. Raises `PrincipalError`."""
+    return Identifier(guarded(config), upstreams, SystemClock(), tls=client_context(None), before=before)
+
+
+def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Identifier) -> Routing:
+    """The compiled route map."""
+    client = config.client
+    patience = Patience(client.send_timeout, client.min_rate)
+    edge = Edge(
+        config.name.encode(),
+        config.forwarded,
+        config.proxy_status,
+        client.body_timeout,
+        client.min_rate,
+        patience,
+        replace(patience, silence=client.half_close_timeout),
+        config.cors,
+    )
+    forwards = frozenset(name for name, upstream in config.upstreams.items() if upstream.forwards_overrides)
+    secret = config.digest_secret or b""
+    return make_routing(config.routes, upstreams, secret, config.trusted_proxies, edge, identifier, forwards_overrides=forwards)
+
+
+def make_limits(config: Config, connections: int) -> ClientLimits:
+    """What client connections may take, and how many of them there may be."""
+    client = config.client
+    return ClientLimits(
+        header_timeout=client.header_timeout,
+        idle_timeout=client.idle_timeout,
+        max_connections=connections,
+        max_connections_per_address=client.max_connections_per_address,
+        max_header_size=client.max_header_size,
+        max_headers=client.max_headers,
+    )
+
+
+def make_fingerprints(config: Config, registry: Registry, old: Fingerprints | None = None) -> Fingerprints:
+    """A fingerprinter for each guarded route. Those of routes that left the map stay, for requests that are still on their way."""
+    secret = config.digest_secret or b""
+    by_route = {
+        route.id: make_fingerprinter(route.policy.fingerprint, secret, config.fingerprint_version)
+        for route in config.routes
+        if route.policy is not None
+    }
+    return Fingerprints({**(old.by_route if old is not None else {}), **by_route}, registry.fingerprint_policy, secret)
+
+
+def longest_lease(config: Config) -> float:
+    """The longest lease of any route: what a sweeper waits after a reconnection."""
+    return max((policy.lease for policy in guarded(config)), default=0.0)
+
+
+def clock_horizon(config: Config) -> float:
+    """Seconds after which every lease and doubt of today has ended: the upstream has finished, and the look that acts has."""
+    return max((policy.lease + policy.max_execution + policy.reconcile.pace.timeout + MARGIN for policy in guarded(config)), default=0.0)
+
+
+def make_hot(
+    config: Config, authority: PostgresStore, clock: SystemClock, randomness: SystemRandomness, observer: MetricsObserver | None = None
+) -> tuple[Link | None, TieredStore | None]:
+    """Redis in front, or nothing when no address is given."""
+    redis = config.redis
+    if redis is None:
+        return None, None
+    link = Link(redis.url, Breaker(randomness.jitter), timeout=redis.timeout, observer=observer)
+    hot = HotPath(link, observer)
+    tiered = TieredStore(
+        authority,
+        hot,
+        clock,
+        lease_ttl=redis.lease,
+        replay_ttl=redis.replay_ttl,
+        max_value=redis.max_value,
+        secret=config.digest_secret or b"",
+        deletions=Deletions(authority.deletions, lambda: link.server.instance, authority.now_us, clock),
+        observer=observer,
+    )
+    return link, tiered
+
+
+def _need_restart(old: Config, new: Config) -> list[str]:
+    """What differs and cannot be changed in a running process. A renewed certificate can, TLS itself cannot come or go."""
+    changed = [name for name in _RESTART if getattr(old, name) != getattr(new, name)]
+    if replace(old.admin, tls=None) != replace(new.admin, tls=None):
+        changed.append("admin")
+    pairs: dict[str, tuple[TlsServer | None, TlsServer | None]] = {"tls": (old.tls, new.tls), "admin.tls": (old.admin.tls, new.admin.tls)}
+    changed += [name for name, (before, after) in pairs.items() if (before is None) != (after is None)]
+    return [f"{name}: changed, which needs a restart" for name in changed]
+
+
+def _changed_upstreams(old: Config, new: Config) -> dict[str, UpstreamConfig]:
+    """Those that are new or differ. The clients of the others stay, with their warm connections; `max_execution` is not their business."""
+
+    def same(name: str) -> bool:
+        before, after = old.upstreams.get(name), new.upstreams[name]
+        return before is not None and replace(before, max_execution=0.0) == replace(after, max_execution=0.0)
+
+    return {name: upstream for name, upstream in new.upstreams.items() if not same(name)}

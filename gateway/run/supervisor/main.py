@@ -1,0 +1,138 @@
+"""What `serve --workers N` runs."""
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import gateway
+from gateway.config import ConfigErrors, load, redact
+from gateway.observe import configure
+from gateway.operate.admin import make_admin, start_admin
+from gateway.run.server.handover import Snapshot
+from gateway.run.server.operating import operating
+from gateway.run.server.worker import ACCEPT_CLOCK, ACCEPT_SCOPE_CHANGE
+from gateway.run.supervisor.fleet import Fleet
+from gateway.runtime.local_files import LocalFileError
+from gateway.tls import TlsError, reload_server_context, server_context
+
+EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 1, 69, 78
+GRACE_SLACK = 5.0
+"""What workers may take beyond the configured drain, for their last writes and for exiting."""
+_LONGEST_SOCKET_FOLDER = 80
+"""Unix socket paths end at 107 bytes."""
+
+_log = logging.getLogger(__name__)
+
+
+def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, accept_clock: bool) -> int:
+    """Run the gateway as `workers` processes until it is told to stop; returns the exit status of the command.
+
+    0 after a drain, 1 after a second signal, a drain that outlasted its time, or without a temporary folder, 69 if the admin listener
+    cannot be opened, 69 or 78 if no worker can start. Raises `ConfigErrors`. The admin listener, its token and the drain's times stay
+    those of the start.
+    """
+    try:
+        snapshot = _read(config_path)
+    except LocalFileError as error:  # a file that went away since it was checked
+        print(error, file=sys.stderr)
+        return EXIT_CONFIG
+    configure("info")
+    try:
+        directory = _private_folder()
+    except OSError as error:
+        _log.error("Workers need a temporary folder for their sockets: %s. Set TMPDIR to one that can be written", error.strerror or error)
+        return EXIT_FAILURE
+    try:
+        return asyncio.run(
+            _run(snapshot, config_path, workers, directory, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
+        )
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Configuration:
+    """The configuration in force: what workers get, and what the admin listener goes by (its certificate, the routes' policies)."""
+
+    def __init__(self, snapshot: Snapshot, path: Path) -> None:
+        """Raises `TlsError`."""
+        self.accepted = snapshot
+        tls = snapshot.config.admin.tls
+        self.context = None if tls is None else server_context(tls)
+        self._path = path
+
+    def read(self) -> Snapshot | list[str]:
+        try:
+            return _read(self._path)
+        except ConfigErrors as errors:
+            return str(errors).splitlines()
+        except LocalFileError as error:
+            return [str(error)]
+
+    def accept(self, candidate: Snapshot) -> None:
+        self.accepted = candidate
+        tls = candidate.config.admin.tls
+        try:
+            if self.context is not None and tls is not None:
+                reload_server_context(self.context, tls)
+        except TlsError as error:  # a file that was changed again since it was read
+            _log.error("The admin listener keeps its certificate: %s", error)
+
+    async def shown(self) -> object:
+        """For the admin listener."""
+        return redact(self.accepted.config)
+
+
+def _read(path: Path) -> Snapshot:
+    """Raises `ConfigErrors` and `LocalFileError`."""
+    return Snapshot.of(load(path, os.environ))
+
+
+async def _run(
+    snapshot: Snapshot, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool, accept_clock: bool
+) -> int:
+    config = snapshot.config
+    try:
+        source = _Configuration(snapshot, config_path)
+    except TlsError as error:
+        _log.error("%s", error)
+        return EXIT_CONFIG
+    # -P: a folder that happens to be called `gateway` where this was started is not what should run.
+    command = (sys.executable, "-P", "-m", "gateway.run.server")
+    fleet = Fleet(
+        (*command, ACCEPT_CLOCK) if accept_clock else command,
+        workers,
+        directory,
+        source,
+        grace=config.drain.delay + config.drain.timeout + GRACE_SLACK,
+        first=(ACCEPT_SCOPE_CHANGE,) if accept_scope_change else (),
+        environment=_environment(),
+    )
+    async with operating(lambda: source.accepted.config) as operator:
+        ports = replace(fleet.ports(source.shown), operator=operator)
+        try:
+            runner = await start_admin(config.admin.listen, make_admin(ports, config.admin.token), source.context)
+        except OSError as error:
+            _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
+            return EXIT_UNAVAILABLE
+        try:
+            return await fleet.run()
+        finally:
+            await runner.cleanup()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the very package that runs here first on the workers' path."""
+    root = str(Path(gateway.__file__).parent.parent)
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+
+
+def _private_folder() -> Path:
+    """A new folder that nobody else can enter, with a path short enough for sockets."""
+    short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_SOCKET_FOLDER
+    return Path(tempfile.mkdtemp(prefix="idempotency-gateway-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private

@@ -1,6 +1,0 @@
-"""The composition root: the only place that knows every part. `serve` runs one process."""
-
-from gateway.server.process import serve
-from gateway.server.startup import check_connect
-
-__all__ = ["check_connect", "serve"]

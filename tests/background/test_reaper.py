@@ -1,0 +1,104 @@
+"""One round of the reaper: all that has expired goes, and all that the rounds before it left and whose own period is over."""
+
+import asyncio
+import secrets
+
+import pytest
+
+from gateway.background import maintenance
+from gateway.background.maintenance import Background
+from gateway.core.model import Lease, Tombstone
+from gateway.ports import Retention
+from gateway.runtime.system import SystemClock
+from gateway.store.postgres import PostgresStore, store
+from tests.engine.stage import NotingObserver
+from tests.store.contract.harness import Harness, MemoryHarness, PostgresHarness, completed, intent, response
+
+RETENTION, PERIOD = 3600.0, 600.0
+BOTH = Retention(RETENTION, gone_for=PERIOD, keep_for=PERIOD)
+
+
+class Counting(NotingObserver):
+    """Notes how many records each batch reaped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+
+    def reaped(self, count: int) -> None:
+        self.batches.append(count)
+
+
+class Chance:
+    def token(self) -> bytes:
+        return secrets.token_bytes(16)
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+def reaper(harness: Harness, observer: Counting) -> Background:
+    return Background(harness.maintenance, SystemClock(), Chance(), observer, connected_since=lambda: 0.0, longest_lease=lambda: 0.0)
+
+
+async def test_a_round_reaps_and_purges_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In small batches, as many as it takes; the next rounds find nothing, until a period is over."""
+    monkeypatch.setattr(maintenance, "BATCH", 2)
+    harness, observer = MemoryHarness(), Counting()
+    leases = [await completed(harness, retention=BOTH) for _ in range(5)]
+    rounds = reaper(harness, observer)
+    assert await rounds.reap() == 0
+    await harness.advance(RETENTION + 1)
+    assert await rounds.reap() == 5
+    assert observer.batches == [2, 2, 1]
+    assert await rounds.reap() == 0
+    assert [len(await harness.archived(lease.key)) for lease in leases] == [1] * 5
+    assert isinstance(await harness.store.reserve(intent(leases[0].key, gone_for=PERIOD)), Tombstone)
+    await harness.advance(PERIOD)
+    assert await rounds.reap() == 0
+    assert [await harness.archived(lease.key) for lease in leases] == [[]] * 5
+    assert isinstance(await harness.store.reserve(intent(leases[0].key, gone_for=PERIOD)), Lease)
+
+
+async def test_a_round_does_not_stop_at_a_batch_that_was_cut_short(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large answers make batches of fewer records than were asked for; that is no sign that nothing is left."""
+    monkeypatch.setattr(store, "REAPED_BYTES", 1000)
+    postgres = PostgresStore(database, pool_size=2, timeout=30)
+    harness, observer = PostgresHarness(database, postgres), Counting()
+    for _ in range(3):
+        await completed(harness, response(bytes(2000)), BOTH)
+    await harness.advance(RETENTION + 1)
+    assert await reaper(harness, observer).reap() == 3
+    assert observer.batches == [1, 1, 1]
+    await harness.advance(PERIOD)
+    await reaper(harness, observer).reap()
+    assert await postgres.purge(10) == 0
+    await postgres.close()
+
+
+class Rounds(SystemClock):
+    """A clock under which work goes round so many times, without waiting."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+
+    async def sleep(self, seconds: float) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(("since", "ran"), [(None, []), (0.0, ["sweep", "sweep"])])
+async def test_a_round_that_waits_for_owners_is_none(since: float | None, ran: list[str]) -> None:
+    """What tells when the sweeper last went round does not count the rounds in which it waited."""
+
+    class Ran(Counting):
+        def background_ran(self, task: str) -> None:
+            told.append(task)
+
+    told: list[str] = []
+    sweeper = Background(MemoryHarness().maintenance, Rounds(2), Chance(), Ran(), connected_since=lambda: since, longest_lease=lambda: 0.0)
+    with pytest.raises(asyncio.CancelledError):
+        await sweeper.run_sweeper()
+    assert told == ran

@@ -1,0 +1,50 @@
+"""Where chunked bodies end (RFC 9112 section 7.1)."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.chunks import LINES, Chunks
+
+EXTENSIONS = st.sampled_from([b"", b";a", b";a=b", b' ; a="\t"'])
+TRAILERS = st.lists(st.sampled_from([b"T: u\r\n", b"0: 0\r\n"]), max_size=3).map(b"".join)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Chunked bodies, with content that looks like their framing."""
+    content = st.one_of(st.sampled_from([b"\r\n", b"0\r\n\r\n", b"\r\n\r\n", b"5\r\n"]), st.binary(min_size=1, max_size=40))
+    chunks = [b"%x%b\r\n%b\r\n" % (len(one), draw(EXTENSIONS), one) for one in draw(st.lists(content, max_size=6))]
+    return b"".join(chunks) + b"0" * draw(st.integers(1, 3)) + draw(EXTENSIONS) + b"\r\n" + draw(TRAILERS) + b"\r\n"
+
+
+@given(bodies(), st.binary(max_size=20), st.lists(st.integers(0, 400), max_size=6))
+def test_the_end_is_found_wherever_the_bytes_are_cut(body: bytes, behind: bytes, cuts: list[int]) -> None:
+    """Not a byte of what comes behind is taken, and nothing is left of the body."""
+    chunks, taken, data = Chunks(), 0, body + behind
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    for start, end in pairwise(edges):
+        piece = data[start:end]
+        while piece and not chunks.done:
+            cut = chunks.cut(piece)
+            assert 0 < cut <= len(piece)
+            taken += cut
+            piece = piece[cut:]
+    assert chunks.done
+    assert taken == len(body)
+
+
+def test_a_piece_has_a_bounded_number_of_chunks() -> None:
+    """So that the parser's pauses take effect between pieces."""
+    data = b"1\r\nx\r\n" * (3 * LINES)
+    assert Chunks().cut(data) <= LINES * 6
+
+
+@pytest.mark.parametrize("data", [b"nonsense\r\nmore", b"-1\r\nmore", b"\xff\r\n\xff", b"ffffffffffffffffffffffff\r\nmore"])
+def test_nonsense_is_left_to_the_parser(data: bytes) -> None:
+    """It is fed, and the parser refuses it; that more of it counts as the body does no harm."""
+    chunks = Chunks()
+    assert chunks.cut(data) == len(data)
+    assert not chunks.done

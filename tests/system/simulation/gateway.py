@@ -1,0 +1,195 @@
+"""One gateway of the simulation: the real engine, keeper, background work and tiered store, on simulated wires, in one process."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.background.maintenance import Background
+from gateway.core.fingerprint import make_fingerprinter
+from gateway.core.policy import FingerprintPolicy
+from gateway.engine.engine import Engine
+from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.leases import LeaseKeeper
+from gateway.engine.tools import Tools
+from gateway.ports import Store
+from gateway.runtime.spool import MemoryBudget
+from gateway.store.tiered import TieredStore
+from tests.system.simulation.authority import UnreliableStore
+from tests.system.simulation.clients import Answer, Ask, ConnectionLost, serve
+from tests.system.simulation.environment import CountingObserver, SeededRandomness, VirtualClock, in_place
+from tests.system.simulation.hot import SimulatedHotPath
+from tests.system.simulation.loop import OUTSIDE, Life, Process
+from tests.system.simulation.scenario import LEASE, REDIS_LEASE, Accident
+from tests.system.simulation.upstream import SimulatedUpstream
+from tests.system.simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from tests.system.simulation.world import World
+
+AUTHORITY_TIMEOUT = 0.5
+REDIS_TIMEOUT = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a gateway is made of. The defaults are the product; a mutant has one of them wrong."""
+
+    engine: type[Engine] = Engine
+    keeper: type[LeaseKeeper] = LeaseKeeper
+    authority: type[UnreliableStore] = UnreliableStore
+    tiered: type[TieredStore] = TieredStore
+    hot: type[SimulatedHotPath] = SimulatedHotPath
+    upstream: type[SimulatedUpstream] = SimulatedUpstream
+    randomness: type[SeededRandomness] = SeededRandomness
+
+
+class SimulatedGateway:
+    """Starts at once. After a crash or a drain it starts anew, as another process with nothing in its memory."""
+
+    def __init__(self, world: "World", index: int, rules: Rules) -> None:
+        self.name = f"gw{index}"
+        self._world = world
+        self._index = index
+        self._rules = rules
+        self._lives = 0
+        self._accidents = sorted((one for one in world.scenario.accidents if one.gateway == index), key=lambda one: one.step)
+        self._steps = 0
+        self._listeners: dict[asyncio.Future[Answer], None] = {}
+        self._start()
+
+    def _start(self) -> None:
+        world, rules = self._world, self._rules
+        self._lives += 1
+        self.accepting = True
+        self.process = Process(world.loop, self.name, self._step)
+        clock = VirtualClock(world.loop, offset=1000.0 * self._index + 77.0 * self._lives)
+        randomness = rules.randomness(world, f"{self.name}.{self._lives}")
+        self.observer = CountingObserver(world, self.name)
+        wire = Wire(world, self.name, "authority", self._index, world.scenario.authority, AUTHORITY_TIMEOUT)
+        authority = rules.authority(world, wire, clock.boottime)
+        self.tiered: TieredStore | None = None
+        if world.scenario.tiered:
+            hot = rules.hot(world.redis, Wire(world, self.name, "redis", self._index, world.scenario.redis, REDIS_TIMEOUT))
+            self.tiered = rules.tiered(authority, hot, clock, lease_ttl=REDIS_LEASE, observer=self.observer)
+        store: Store = self.tiered or authority
+        self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
+        fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
+        tools = Tools(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
+        self.upstream = rules.upstream(world, self.name)
+        self.engine = rules.engine(tools, {"payments": self.upstream}, fingerprints)
+        background = Background(
+            authority,
+            clock,
+            randomness,
+            self.observer,
+            connected_since=lambda: authority.connected_since() if world.sweeps else None,
+            longest_lease=lambda: LEASE,
+        )
+        self.running = [self.process.spawn(work) for work in (self.keeper.run(), background.run_sweeper(), background.run_reaper())]
+
+    # ---- requests
+
+    def accept(self, ask: Ask, heard: "asyncio.Future[Answer]") -> "asyncio.Task[Answer] | None":
+        """Serve a request; `heard` gets the answer, or ConnectionLost."""
+        if self.process.life is Life.CRASHED or not self.accepting:
+            self._world.loop.outside(0.001, _lose, heard)
+            return None
+        request = ask.guarded(self._world.scenario.policy)
+        task = self.process.spawn(serve(self._world, self.engine, request))
+        self._listeners[heard] = None
+        task.add_done_callback(lambda done: self._answer(done, heard), context=OUTSIDE)
+        return task
+
+    def _answer(self, done: "asyncio.Task[Answer]", heard: "asyncio.Future[Answer]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None and not isinstance(error, ConnectionLost):
+            self._world.fail(f"{self.name} failed on a request: {error!r}")
+        if done.cancelled() or error is not None:
+            _lose(heard)
+        elif not heard.done():
+            heard.set_result(done.result())
+
+    def forget(self, heard: "asyncio.Future[Answer]") -> None:
+        self._listeners.pop(heard, None)
+
+    def cancel(self, task: "asyncio.Task[Answer]") -> None:
+        """The client's hang-up reaches the process, if it is still the one that served it."""
+        if not task.done():
+            self._world.journal.count("handler cancelled")
+            task.cancel()
+
+    # ---- accidents
+
+    def _step(self) -> None:
+        self._steps += 1
+        while self._accidents and self._accidents[0].step <= self._steps:
+            accident = self._accidents.pop(0)
+            if self._world.healed:
+                continue
+            self._world.journal.count(accident.kind)
+            self._world.journal.tell(self.name, "{} at its step {}, for {:.3f} s", accident.kind, self._steps, accident.seconds)
+            self._befall(accident)
+            return
+
+    def _befall(self, accident: Accident) -> None:
+        loop = self._world.loop
+        match accident.kind:
+            case "freeze":
+                self.process.freeze()
+                loop.outside(accident.seconds, self._thaw, self.process)
+            case "crash":
+                self._die()
+                loop.outside(accident.seconds, self._start_again)
+            case _:
+                self.accepting = False
+                self.process.spawn(self._drain(accident.seconds / 4))
+
+    def _thaw(self, process: Process) -> None:
+        self._world.journal.tell(self.name, "goes on")
+        process.thaw()
+
+    async def _drain(self, timeout: float) -> None:
+        clean = await self.engine.drain(timeout, grace=1.0)
+        if self.tiered is not None:
+            await self.tiered.close(0.5)
+        self._world.journal.tell(self.name, "has drained{}", "" if clean else ", not cleanly")
+        self.upstream.shut = True
+        self._world.loop.outside(0.2, self._stop, self.process)
+
+    def _stop(self, process: Process) -> None:
+        if process is self.process and process.life is not Life.CRASHED:
+            self._die()
+            self._world.loop.outside(0.3, self._start_again)
+
+    def _die(self) -> None:
+        self.process.crash()
+        for heard in list(self._listeners):
+            _lose(heard)
+
+    def _start_again(self) -> None:
+        if self.process.life is Life.CRASHED:
+            self._world.journal.tell(self.name, "starts again")
+            self._start()
+
+    # ---- the end
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything of a request is left over, or the process is not itself."""
+        if self.process.life is not Life.RUNNING or not self.accepting or self.engine.in_flight or self.keeper.holding:
+            return True
+        return len(self._world.loop.tasks_of(self.process)) > len(self.running)
+
+    def check_alive(self) -> None:
+        for task in self.running:
+            if task.done():
+                self._world.fail(f"a background task of {self.name} has ended: {task}")
+
+
+async def _no_policy(_: bytes) -> tuple[int, str] | None:
+    return None
+
+
+def _lose(heard: "asyncio.Future[Answer]") -> None:
+    if not heard.done():
+        heard.set_exception(ConnectionLost())

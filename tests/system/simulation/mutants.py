@@ -1,0 +1,209 @@
+"""Gateways with one rule broken. Each must be found out by the simulation, else the same mistake in the product would not be either."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from uuid import UUID
+
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.engine.answers import Reply
+from gateway.engine.engine import Engine
+from gateway.engine.leases import LeaseKeeper
+from gateway.engine.lost import LostReply
+from gateway.engine.request import GuardedRequest
+from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode
+from gateway.store.redis.facts import in_progress
+from gateway.store.redis.hotpath import Acquired, Found
+from gateway.store.tiered import Taken, TieredStore
+from tests.system.simulation.authority import UnreliableStore, at_once
+from tests.system.simulation.environment import SeededRandomness
+from tests.system.simulation.gateway import Rules
+from tests.system.simulation.hot import SimulatedHotPath
+
+LONG = Retention(1000.0)
+
+
+def _as_owner(found: Record) -> Lease:
+    return Lease(found.key, found.record_id, found.owner, found.attempt, 0.0, 0.0)
+
+
+class ReleasesOnDoubt(UnreliableStore):
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        return await self.release(lease, reason, LONG)
+
+
+class SweepsToFree(UnreliableStore):
+    async def sweep(self, limit: int) -> Sequence[Swept]:
+        swept = await super().sweep(limit)
+        for one in swept:
+            self._free(one.key)
+        return swept
+
+    def _free(self, key: RecordKey) -> None:
+        found = at_once(self._authority.find(key))
+        if found is not None and found.status is Status.UNKNOWN:
+            at_once(self._authority.release(_as_owner(found), "swept", LONG))
+
+
+class CompletesForAnybody(UnreliableStore):
+    def _complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
+        found = at_once(self._authority.find(lease.key))
+        return super()._complete(lease if found is None else replace(lease, owner=found.owner), response, retention)
+
+
+class ReleasesForAnybody(UnreliableStore):
+    def _release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
+        found = at_once(self._authority.find(lease.key))
+        return super()._release(lease if found is None else _as_owner(found), reason, retention)
+
+
+class SaysDoneBeforeTheCommit(UnreliableStore):
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
+        self._world.loop.outside(0.05, self._complete, lease, response, retention)
+        return Settled(Transition.DONE)
+
+
+class SendsUnderAnyLease(LeaseKeeper):
+    def trusted(self, lease: Lease) -> bool:
+        return True
+
+
+class TakesLapsedLeasesForFree(Engine):
+    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
+        if found.status is Status.IN_PROGRESS and not found.lease_live:
+            await self._tools.store.release(_as_owner(found), "lapsed", LONG)
+            return None
+        return await super()._judge(request, sent, found, last=last)
+
+
+class GoesOnWithoutLooking(Engine):
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        return replace(lost.lease, attempt=1)
+
+
+class GoesOnByWhatItReads(Engine):
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        try:
+            found = await self._tools.store.find(lost.lease.key)
+        except StoreUnavailable:
+            found = None
+        if found is not None and found.owner == lost.lease.owner and found.status is Status.IN_PROGRESS and found.lease_live:
+            return replace(lost.lease, record_id=found.record_id, attempt=found.attempt, earlier=lost.earlier)
+        self._lost.take_back(lost)
+        return None
+
+
+class GoesOnAndReleases(Engine):
+    async def _confirm(self, lost: LostReply) -> Lease | None:
+        lease = await super()._confirm(lost)
+        if lease is not None:
+            self._lost.take_back(lost)
+        return lease
+
+
+class ForwardsThoughItAsked(Engine):
+    async def _resolve(self, request: GuardedRequest) -> Lease | Reply:
+        try:
+            return await super()._resolve(request)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(error.store, error.reason, may_have_landed=False) from error
+
+
+class TellsTheClientWhatItKnowsOfOthers(Engine):
+    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
+        return await super()._judge(request, sent, replace(found, fingerprint=sent), last=last)
+
+
+class OneTokenForAll(SeededRandomness):
+    def token(self) -> bytes:
+        return self._who.encode().ljust(16, b".")
+
+
+class TrustsRedisAlone(TieredStore):
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+        started = self._clock.boottime()
+        held = await self._ask(intent)
+        if isinstance(held, Record):
+            return held
+        if held is None:
+            return await self._authority.reserve(intent)
+        return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.lease)
+
+
+class TellsMisuseFromRedis(TieredStore):
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+        lookup = intent.key.lookup_digest()
+        value = await self._look(lookup)
+        entry = None if value is None else decode(lookup, value, self._seal)
+        if isinstance(entry, LeaseEntry) and entry.fingerprint != intent.fingerprint:
+            return Record(intent.key, UUID(int=0), 0, Status.IN_PROGRESS, entry.fingerprint, entry.owner, 0, "", lease_live=True)
+        return await super().reserve(intent)
+
+    async def _look(self, lookup: bytes) -> bytes | None:
+        try:
+            return await self._hot.get(lookup)
+        except StoreUnavailable:
+            return None
+
+
+class TellsRedisBeforeTheCommit(TieredStore):
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
+        held, now_us = self._held.pop(lease.owner), self._authority.now_us()
+        if held is not None and now_us is not None:
+            expires = now_us + int(retention.seconds * 1e6)
+            fingerprint, request = held.intent.fingerprint, held.intent.request_id
+            entry = CompletedEntry(fingerprint, lease.owner, expires, lease.record_id, 0, lease.attempt, request, response)
+            self._complete(held, entry, "complete", self._hot.complete)
+        return await super().complete(lease, response, retention)
+
+
+class BelievesAnothersLease(TieredStore):
+    async def _behind(self, taken: Taken, intent: Intent) -> Lease | Record | Tombstone:
+        return await super()._behind(taken, intent) if taken.running is None else in_progress(intent.key, taken.running)
+
+
+class BelievesASlowClock(UnreliableStore):
+    def now_us(self) -> int | None:
+        now_us = super().now_us()
+        return None if now_us is None else now_us - 60_000_000
+
+
+class MixesUpReplies(SimulatedHotPath):
+    """Redis replies that got out of step, to a gateway that does not notice."""
+
+    _last: bytes | None = None
+
+    async def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Acquired | Found:
+        answer = await super().acquire(lookup, value, ttl_ms)
+        if isinstance(answer, Found):
+            last, self._last = self._last, answer.value
+            if last is not None:
+                mixed = last[:18] + lookup + last[50:]
+                return Found(mixed if mixed[0] == LEASE_FORMAT else mixed[:-SEAL_LENGTH] + Seal(b"").of(mixed[:-SEAL_LENGTH]))
+        return answer
+
+
+MUTANTS: Mapping[str, Rules] = MappingProxyType(
+    {
+        "releases on doubt": Rules(authority=ReleasesOnDoubt),
+        "sweeps lapsed leases to free": Rules(authority=SweepsToFree),
+        "completes without looking at the owner": Rules(authority=CompletesForAnybody),
+        "releases without looking at the owner": Rules(authority=ReleasesForAnybody),
+        "answers before the commit": Rules(authority=SaysDoneBeforeTheCommit),
+        "sends without the fence": Rules(keeper=SendsUnderAnyLease),
+        "takes a lapsed lease for free": Rules(engine=TakesLapsedLeasesForFree),
+        "goes on after a lost reply without looking": Rules(engine=GoesOnWithoutLooking),
+        "goes on after a lost reply by what it reads": Rules(engine=GoesOnByWhatItReads),
+        "goes on after a lost reply, and releases": Rules(engine=GoesOnAndReleases),
+        "forwards though something was sent to the authority": Rules(engine=ForwardsThoughItAsked),
+        "does not compare fingerprints": Rules(engine=TellsTheClientWhatItKnowsOfOthers),
+        "uses an owner token twice": Rules(randomness=OneTokenForAll),
+        "trusts Redis alone for what is new": Rules(tiered=TrustsRedisAlone),
+        "tells misuse from a lease in Redis": Rules(tiered=TellsMisuseFromRedis),
+        "writes Redis before the commit": Rules(tiered=TellsRedisBeforeTheCommit),
+        "believes another's lease in Redis": Rules(tiered=BelievesAnothersLease),
+        "replays from Redis by a clock that is slow": Rules(authority=BelievesASlowClock),
+        "takes one record's reply for another's": Rules(hot=MixesUpReplies),
+    }
+)

@@ -1,0 +1,179 @@
+"""The upstream: executes operations, counts them, and answers as badly as the seed wants."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gateway.core.headers import first
+from gateway.core.model import Headers
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Tunnel, UpstreamRequest
+from tests.support.responses import Body
+from tests.system.simulation.scenario import LEASE, MAX_EXECUTION
+
+if TYPE_CHECKING:
+    from tests.system.simulation.world import World
+
+KINDS = ("not_sent", "slow_to_connect", "slow", "dropped", "dropped_executed", "late", "truncated", "raises", "statuses")
+STATUSES = ((500, True), (500, False), (422, False), (429, False), (503, True), (503, False))
+"""(status, whether it was executed). Those of `release_on` are truthful: never executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a request asks for, read from the request itself as the upstream got it."""
+
+    scope: str
+    key: str
+    meaning: str
+    request_id: str
+
+    @classmethod
+    def of(cls, request: UpstreamRequest) -> "Operation":
+        assert isinstance(request.body, bytes)
+        words = [(first(request.headers, name) or b"").decode() for name in (b"x-scope", b"idempotency-key", b"x-request-id")]
+        return cls(words[0], words[1], request.body.decode(), words[2])
+
+
+class SimulatedUpstream:
+    """`gateway.ports.Upstream` for one gateway; what is executed is told to the oracle."""
+
+    def __init__(self, world: "World", who: str) -> None:
+        self._world = world
+        self._who = who
+        self.shut = False
+        """Set when the gateway has drained: nothing may be sent any more."""
+
+    async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> "SimulatedResponse":
+        world, kind = self._world, self._kind()
+        operation = Operation.of(request)
+        if kind != "ok":
+            world.journal.count(f"upstream {kind}")
+        await asyncio.sleep(world.random.uniform(0.5, 2.5) * LEASE if kind == "slow_to_connect" else self._moment())
+        if kind == "not_sent":
+            reason = world.random.choice((NotSentReason.CONNECT_REFUSED, NotSentReason.CONNECT_TIMEOUT, NotSentReason.NO_SLOT))
+            world.journal.tell(self._who, "cannot send {}: {}", operation.request_id, reason.value)
+            raise NotSent(reason)
+        if not fence():
+            world.journal.count("fence held")
+            world.journal.tell(self._who, "may not send {}: its lease is not trusted any more", operation.request_id)
+            raise NotSent(NotSentReason.LEASE_LAPSED)
+        world.journal.tell(self._who, "sends {} to the upstream, which will be {}", operation.request_id, kind)
+        guarded = world.oracle.sent(operation)
+        if self.shut and guarded:
+            world.fail(f"{operation.request_id} was sent after {self._who} had drained")
+        return await self._exchange(operation, kind)
+
+    async def _exchange(self, operation: Operation, kind: str) -> "SimulatedResponse":
+        world = self._world
+        match kind:
+            case "dropped" | "raises":
+                await asyncio.sleep(self._moment())
+                if kind == "raises":
+                    raise RuntimeError("a defect in the upstream client")
+                raise InDoubt(DoubtReason.DISCONNECTED)
+            case "dropped_executed":
+                world.loop.outside(self._moment(), world.oracle.executed, operation)
+                await asyncio.sleep(self._moment())
+                raise InDoubt(world.random.choice((DoubtReason.DISCONNECTED, DoubtReason.TOTAL_TIMEOUT)))
+            case "late":
+                world.loop.outside(world.random.uniform(0.3, 0.99) * MAX_EXECUTION, world.oracle.executed, operation)
+                await asyncio.sleep(0.2)
+                raise InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)
+            case _:
+                pass
+        arrived: asyncio.Future[SimulatedResponse] = world.loop.create_future()
+        takes = world.random.uniform(0.1, 0.95) * MAX_EXECUTION if kind == "slow" else self._moment()
+        world.loop.outside(takes, self._act, operation, kind, arrived)
+        return await arrived
+
+    def _act(self, operation: Operation, kind: str, arrived: "asyncio.Future[SimulatedResponse]") -> None:
+        """Execute and answer; the answer may find nobody."""
+        world = self._world
+        status, executes = world.random.choice(STATUSES) if kind == "statuses" else (201, True)
+        number = world.oracle.executed(operation) if executes else None
+        if not arrived.done():
+            body = answer_body(operation, executed=executes, number=number)
+            arrived.set_result(SimulatedResponse(world, operation, status, body, truncated=kind == "truncated"))
+
+    def _kind(self) -> str:
+        if self._world.healed:
+            return "ok"
+        drawn = self._world.random.random()
+        for kind in KINDS:
+            chance: float = getattr(self._world.scenario.upstream, kind)
+            if drawn < chance:
+                return kind
+            drawn -= chance
+        return "ok"
+
+    def _moment(self) -> float:
+        return self._world.random.choice((0.0, 0.001, 0.02, 0.3))
+
+
+def answer_body(operation: Operation, *, executed: bool, number: int | None, verdict: bool = False) -> bytes:
+    """A body that says of which operation it speaks, so that nobody can be answered with another's unnoticed."""
+    told = {
+        "scope": operation.scope,
+        "key": operation.key,
+        "meaning": operation.meaning,
+        "request": operation.request_id,
+        "executed": executed,
+        "number": number,
+        "verdict": verdict,
+    }
+    return json.dumps(told).encode()
+
+
+class SimulatedResponse:
+    """`gateway.ports.UpstreamResponse` whose body comes in three pieces."""
+
+    reason = b"Whatever"
+
+    def __init__(self, world: "World", operation: Operation, status: int, body: bytes, *, truncated: bool) -> None:
+        self._world = world
+        self._operation = operation
+        self._truncated = truncated
+        third = len(body) // 3 + 1
+        self._pieces = Body(_Pieces(self, [body[at : at + third] for at in range(0, len(body), third)]), len(body))
+        self.status = status
+        self.headers: Headers = ((b"X-Answer", operation.request_id.encode()), (b"Set-Cookie", b"session=" + operation.request_id.encode()))
+        self.content_length: int | None = len(body)
+
+    async def read(self, limit: int) -> bytes | None:
+        return await self._pieces.read(limit)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._pieces
+
+    def tunnel(self) -> Tunnel:
+        raise AssertionError("nobody asked to switch protocols")
+
+    def close(self) -> None:
+        pass
+
+    async def between(self, *, last: bool) -> None:
+        """Wait before the next piece."""
+        await asyncio.sleep(self._world.random.choice((0.0, 0.0, 0.01)))
+        if last and self._truncated:
+            raise InDoubt(DoubtReason.TRUNCATED_RESPONSE, self.status)
+        if last:
+            self._world.oracle.answer_read(self._operation)
+
+
+class _Pieces:
+    """An iterator, not a generator: it needs no event loop to be collected."""
+
+    def __init__(self, response: SimulatedResponse, pieces: list[bytes]) -> None:
+        self._response = response
+        self._pieces = pieces
+
+    def __aiter__(self) -> "_Pieces":
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._pieces:
+            raise StopAsyncIteration
+        await self._response.between(last=len(self._pieces) == 1)
+        return self._pieces.pop(0)
