@@ -20,9 +20,12 @@ class Held(Protocol):
 
 
 class Client(Protocol):
-    """The client's connection, for those who wait for its sake. `half_closed`: the client has ended its sending."""
+    """The client's connection, for those who wait for its sake."""
 
-    half_closed: bool
+    @property
+    def half_closed(self) -> bool:
+        """Whether the client has ended its sending."""
+        ...
 
     def on_lost(self, callback: Callable[[], object], *, streaming: bool = False) -> Callable[[], None]:
         """Have `callback` called when the client has left, with `streaming` also when it ends its sending. Returns what calls that off."""

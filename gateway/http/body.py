@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from aiohttp import ClientError, web
-from aiohttp.web_request import BaseRequest
-
 from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.multipart import parts_reader
 from gateway.engine.request import Held
+from gateway.http.request import BodyLost, Request
 from gateway.http.response import CONTINUE
 from gateway.ports import Body, Memory
 
@@ -17,8 +15,6 @@ SMALL = 8 * 1024
 """Bodies up to this size are not counted: every connection may have that much. Larger ones are, and above `LARGE_BODY` they go to disk
 while they are hashed.
 """
-
-_BROKEN = (ClientError, web.RequestPayloadError, ConnectionError)
 
 
 class ClientGone(Exception):
@@ -65,10 +61,11 @@ class Counted:
         self.close()
 
 
-def expect_continue(request: BaseRequest, *, expected: bool) -> None:
+def expect_continue(request: Request, *, expected: bool) -> None:
     """Answer `Expect: 100-continue` once the body is really wanted: refusals by the head alone go out before it is sent."""
-    if expected and request.version.minor == 1 and request.transport is not None:
-        request.transport.write(CONTINUE)
+    transport = request.connection.transport
+    if expected and request.version[1] == 1 and transport is not None:
+        transport.write(CONTINUE)
 
 
 class Pace:
@@ -91,20 +88,20 @@ class Pace:
             self.left = min(self._silence, self.left - waited + size / self._rate)
 
 
-async def read_body(request: BaseRequest, limit: int, pace: Pace, memory: Memory) -> Taken:
+async def read_body(request: Request, limit: int, pace: Pace, memory: Memory) -> Taken:
     """The whole body.
 
     Raises `BodyTooLarge` as soon as it has more than `limit` bytes, `ClientGone` if it never becomes whole, `ClientSilent` when `pace` has
     no time left, `MemoryFull` if the process cannot hold it.
     """
-    if not request.body_exists:
+    if not request.body.exists:
         return Taken(b"")
-    content = request.content
+    incoming = request.body
     body = b""
     pieces: list[bytes] = []
     size = 0
     counted: Counted | None = None
-    while not content.at_eof():
+    while not incoming.at_end:
         body = await _next(request, pace)
         size += len(body)
         if size > limit:
@@ -120,17 +117,17 @@ async def read_body(request: BaseRequest, limit: int, pace: Pace, memory: Memory
     return Taken(body if size == len(body) else b"".join(pieces), counted)
 
 
-async def _spill(request: BaseRequest, limit: int, pace: Pace, memory: Memory, pieces: list[bytes]) -> Taken:
+async def _spill(request: Request, limit: int, pace: Pace, memory: Memory, pieces: list[bytes]) -> Taken:
     """Go on reading into a file, and judge what can only be judged while it comes."""
-    content, spool = request.content, memory.spool()
-    parts = parts_reader(request.raw_headers)
+    incoming, spool = request.body, memory.spool()
+    parts = parts_reader(request.headers)
     try:
         for piece in pieces:
             await spool.write(piece)
             if parts is not None:
                 parts.feed(piece)
         pieces.clear()
-        while not content.at_eof():
+        while not incoming.at_end:
             piece = await _next(request, pace)
             if spool.length + len(piece) > limit:
                 raise BodyTooLarge
@@ -144,36 +141,31 @@ async def _spill(request: BaseRequest, limit: int, pace: Pace, memory: Memory, p
     return Taken(spool, spool, None if parts is None else parts.digest())
 
 
-async def stream_body(request: BaseRequest, pace: Pace) -> AsyncIterator[bytes]:
+async def stream_body(request: Request, pace: Pace) -> AsyncIterator[bytes]:
     """The body in pieces as they come, with backpressure on the client. Raises like `read_body`."""
-    content = request.content
     while True:
         chunk = await _next(request, pace)
         if chunk:
             yield chunk
-        if content.at_eof():
+        if request.body.at_end:
             return
 
 
-async def _next(request: BaseRequest, pace: Pace) -> bytes:
+async def _next(request: Request, pace: Pace) -> bytes:
     """What has arrived, waiting for it as long as `pace` says. Empty only at the end."""
-    content = request.content
+    body = request.body
     try:
-        piece = content.read_nowait()  # a timer for each piece would cost as much as the piece
-        if piece or content.at_eof():
+        piece = body.take()  # a timer for each piece would cost as much as the piece
+        if piece or body.at_end:
             pace.came(len(piece))
             return piece
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with asyncio.timeout(pace.left):
-            piece = await content.readany()
+            piece = await body.read()
         pace.came(len(piece), loop.time() - began)
         return piece
     except TimeoutError as error:
         raise ClientSilent from error
-    except _BROKEN as error:
+    except BodyLost as error:
         raise ClientGone from error
-    except RuntimeError as error:  # what aiohttp says when the connection was lost between two looks at it
-        if request.transport is None:
-            raise ClientGone from error
-        raise

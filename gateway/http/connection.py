@@ -1,21 +1,22 @@
 """A client's connection: its requests one after the other, its times, and how it ends."""
 
 import asyncio
+import logging
 import select
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
-from aiohttp import web
-from aiohttp.http import RawRequestMessage, StreamWriter
-from aiohttp.streams import StreamReader
+from aiohttp import ClientError, web
+from aiohttp.http import RawRequestMessage
+from aiohttp.streams import EmptyStreamReader, StreamReader
 from aiohttp.web_protocol import RequestHandler
-from aiohttp.web_request import BaseRequest
 
 from gateway.core.problems import Problem
 from gateway.http.limits import ClientLimits, Crowd, peer_address
 from gateway.http.lingering_close import FAREWELL, LINGER, Departing
 from gateway.http.refusals import Refusals
+from gateway.http.request import BodyLost, Request, RequestFactory
 from gateway.http.response import WireResponse, reason_of, untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
@@ -23,6 +24,47 @@ from gateway.principal import certificate_subject
 
 TURNED_AWAY = 256
 """As many connections too many are told so at a time; what comes on top is cut."""
+
+
+class ParsedBody:
+    """The `RequestBody` of what aiohttp's parser makes of it."""
+
+    __slots__ = ("_reader", "exists")
+
+    def __init__(self, reader: StreamReader) -> None:
+        self._reader = reader
+        self.exists = type(reader) is not EmptyStreamReader
+
+    @property
+    def received(self) -> int:
+        return self._reader.total_bytes
+
+    @property
+    def complete(self) -> bool:
+        return self._reader.is_eof()
+
+    @property
+    def at_end(self) -> bool:
+        return self._reader.at_eof()
+
+    def take(self) -> bytes:
+        try:
+            return self._reader.read_nowait()
+        except _BROKEN as error:
+            raise BodyLost(str(error)) from error
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.readany()
+        except _BROKEN as error:
+            raise BodyLost(str(error)) from error
+
+
+_BROKEN = (ClientError, web.RequestPayloadError, ConnectionError, RuntimeError)
+"""What a body's reader is told. (RuntimeError: that the connection was lost between two looks at it.)"""
+
+
+_log = logging.getLogger(__name__)
 
 
 class ClientConnection(Departing):
@@ -34,25 +76,38 @@ class ClientConnection(Departing):
     """
 
     __slots__ = (
+        "_answer",
         "_crowd",
         "_entered",
         "_farewell",
         "_header_timeout",
         "_lost",
+        "_make",
+        "_payload",
         "_refusals",
         "_since",
         "_subject",
         "_tunnel",
-        "_writer",
         "address",
         "made",
     )
 
     def __init__(
-        self, manager: web.Server, limits: ClientLimits, memory: Memory, crowd: Crowd, refusals: Refusals, *, entered: bool | None = None
+        self,
+        manager: web.Server,
+        limits: ClientLimits,
+        memory: Memory,
+        crowd: Crowd,
+        refusals: Refusals,
+        *,
+        make: RequestFactory[Request],
+        answer: Callable[[Request], Awaitable[WireResponse]],
+        entered: bool | None = None,
     ) -> None:
         super().__init__(manager, limits, memory)
         self._header_timeout = limits.header_timeout
+        self._make = make
+        self._answer = answer
         self._crowd = crowd
         self._refusals = refusals
         self._entered = entered
@@ -62,10 +117,19 @@ class ClientConnection(Departing):
         self._subject: bytes | None = None
         self._since = self._loop.time()  # idle since, or open since if nothing was asked yet
         self._farewell = False
-        self._writer: StreamWriter | None = StreamWriter(self, self._loop)  # of which answers use no more than `drain`
+        self._payload: StreamReader | None = None  # the body of the request at hand
         self.address: str | None = None
 
     # ---- for the request's handler
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is under TLS."""
+        return self._wire is not None and self._wire.get_extra_info("sslcontext") is not None
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what was written. Raises ConnectionError when it is gone."""
+        await self._drain_helper()
 
     @property
     def certificate_subject(self) -> bytes | None:
@@ -156,7 +220,7 @@ class ClientConnection(Departing):
         self._alarm.stop()
         self._unfinished.close()
         super().connection_lost(exc)
-        self._wire = self._sink = self._writer = self._incoming = None  # which hold this, and would leave it to the garbage collector
+        self._wire = self._sink = self._incoming = None  # which hold this, and would leave it to the garbage collector
         if self._tunnel is not None:
             self._tunnel.end()
         self._tell_lost()
@@ -206,33 +270,25 @@ class ClientConnection(Departing):
 
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> WireResponse | None:
         """Have a request handled and answered. None: there is nobody to talk to any more."""
-        assert self._manager is not None
-        assert self._request_factory is not None
-        assert self._request_handler is not None
-        assert self._task_handler is not None
-        assert self._writer is not None
-        self._manager.requests_count += 1
-        request = self._request_factory(message, payload, self, self._writer, self._task_handler)
-        self._current_request = request
-        self._request_in_progress = True
+        target, (major, minor) = message.path.encode("utf-8", "surrogateescape"), message.version
+        headers, keep_alive = message.raw_headers, not message.should_close
+        request = self._make(self, message.method, target, (major, minor), headers, ParsedBody(payload), keep_alive)
+        self._request_in_progress, self._payload = True, payload
         try:
-            response = await self._request_handler(request)
-            assert isinstance(response, WireResponse), "aiohttp's own responses would need a writer for each of them"
+            response = await self._answer(request)
             await response.prepare(request)
         except ConnectionError:
             return None
         except Exception as error:  # whatever it is, the client is answered
             return await self._answer_failure(request, error)
         finally:
-            self._current_request = None
-            self._request_in_progress = False
-            request._task = None  # type: ignore[assignment]  # as aiohttp does: breaks a reference cycle
+            self._request_in_progress, self._payload = False, None
             if self._handler_waiter is not None and not self._handler_waiter.done():
                 self._handler_waiter.set_result(None)
         return response
 
-    async def _answer_failure(self, request: BaseRequest, error: Exception) -> WireResponse | None:
-        response = self.handle_error(request, 500, error)
+    async def _answer_failure(self, request: Request, error: Exception) -> WireResponse | None:
+        response = self._failure(error)
         if self._tunnel is not None:  # no place for an answer
             return None
         try:
@@ -241,15 +297,11 @@ class ClientConnection(Departing):
             return None
         return response
 
-    def handle_error(
-        self, request: BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
-    ) -> WireResponse:
+    def _failure(self, error: Exception) -> WireResponse:
         """A failure of our own. The connection is closed after it."""
-        self.log_exception("Error handling request", exc_info=exc)
+        _log.error("Error handling request", exc_info=error)
         status, headers, body = self._refusals.failure()
-        response = WireResponse(status, reason_of(status), headers, body, close=True)
-        response.force_close()
-        return response
+        return WireResponse(status, reason_of(status), headers, body, close=True)
 
     def _ends_with(self, response: WireResponse, message: RawRequestMessage, payload: StreamReader) -> bool:
         """After an answer: whether it was the last. If so, the connection is being closed, or is about to be told why."""
@@ -292,8 +344,8 @@ class ClientConnection(Departing):
         """Close now. What was written still leaves, if the client takes it in time."""
         self._force_close = True
         self._wake()
-        if self._current_request is not None:
-            self._current_request._cancel(ConnectionResetError("the connection was closed"))
+        if self._payload is not None:
+            self._payload.set_exception(ConnectionResetError("the connection was closed"))
         self._shut()
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:

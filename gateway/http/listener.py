@@ -1,7 +1,7 @@
 """The proxy's listener: aiohttp's server, with client connections of our own kind."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
@@ -10,14 +10,23 @@ from gateway.http.connection import TURNED_AWAY, ClientConnection
 from gateway.http.limits import ClientLimits, Crowd
 from gateway.http.problem import ProblemWriter
 from gateway.http.refusals import Refusals
+from gateway.http.request import RequestFactory
+from gateway.http.response import WireResponse
 from gateway.ports import Memory
 
 
 class Handler(Protocol):
-    """Who answers requests, with nothing but `WireResponse`s."""
+    """Who answers requests."""
 
     @property
-    def handle(self) -> Callable[[BaseRequest], Awaitable[web.StreamResponse]]: ...
+    def make_request(self) -> RequestFactory[Any]:
+        """What makes of a head that has come in the request that `handle` takes."""
+        ...
+
+    @property
+    def handle(self) -> Callable[[Any], Awaitable[WireResponse]]:
+        """Answers one. What it has not written itself is written for it."""
+        ...
 
 
 class ProxyServer(web.Server):
@@ -37,7 +46,8 @@ class ProxyServer(web.Server):
         *,
         memory: Memory,
     ) -> None:
-        super().__init__(proxy.handle)
+        super().__init__(_unused)
+        self._handler = proxy
         self._limits = limits
         self._memory = memory
         self._refusals = Refusals(problems, refused)
@@ -54,7 +64,7 @@ class ProxyServer(web.Server):
         return self._crowd.size + self._crowd.outside
 
     def __call__(self) -> ClientConnection:
-        return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals)
+        return self.connection(entered=None)
 
     def retire(self, quiet: float) -> None:
         """See `ClientConnection.retire`."""
@@ -77,6 +87,12 @@ class ProxyServer(web.Server):
         """See `Admission`."""
         self._crowd.leave(address, entered=entered)
 
-    def connection(self, *, entered: bool) -> ClientConnection:
+    def connection(self, *, entered: bool | None) -> ClientConnection:
         """See `Admission`."""
-        return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals, entered=entered)
+        make, answer = self._handler.make_request, self._handler.handle
+        return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals, make=make, answer=answer, entered=entered)
+
+
+async def _unused(_: BaseRequest) -> web.StreamResponse:
+    """What aiohttp's server would call, had it connections of its own kind."""
+    raise NotImplementedError

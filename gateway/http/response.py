@@ -1,7 +1,7 @@
 """Answers as bytes on a client's connection, written by ourselves.
 
-aiohttp's writer drops header bytes that are not UTF-8 and adds fields of its own; the promise is the upstream's bytes. So an answer
-is serialised here, head and body in one write, and aiohttp's server is only told whether the connection may be used again.
+The promise is the upstream's bytes. An answer is serialised here, head and body in one write, and the connection is only told whether it
+may be used again.
 """
 
 import asyncio
@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
-from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.web_request import BaseRequest
-
 from gateway.core.headers import to_client
 from gateway.core.model import Headers
+from gateway.http.request import Request
 
 CLIENT_GONE = 499
 """The logged status of a request that nobody was there to be answered, as nginx writes it."""
@@ -64,10 +61,10 @@ def has_body(method: str, status: int) -> bool:
     return method != "HEAD" and status >= 200 and status not in {204, 304}
 
 
-def send_informational(request: BaseRequest, status: int, reason: bytes, headers: Headers) -> None:
+def send_informational(request: Request, status: int, reason: bytes, headers: Headers) -> None:
     """Pass a 1xx response on to a client that can read one (RFC 9110 section 15.2: not to one of HTTP/1.0). Nothing if it is gone."""
-    transport = request.transport
-    if request.version.minor >= 1 and transport is not None and not transport.is_closing():
+    transport = request.connection.transport
+    if request.version[1] >= 1 and transport is not None and not transport.is_closing():
         transport.write(_head(status, reason, to_client(headers), b""))
 
 
@@ -97,13 +94,15 @@ class Patience:
 PATIENT = Patience()
 
 
-class WireResponse(web.StreamResponse):
+class WireResponse:
     """One answer. `headers` go out as they are, then the framing, which is ours for this hop.
 
     A `body` that comes in pieces is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0
-    client. A client that tries our `patience` is cut. `sent` is the number of body bytes written; `cut` says that the
-    transfer was ended before its end.
+    client. A client that tries our `patience` is cut. `keep_alive`: the connection may be used again after it. `sent` is the number of body
+    bytes written; `cut` says that the transfer was ended before its end.
     """
+
+    __slots__ = ("_body", "_close_after", "_headers", "_length", "_patience", "_reason", "_started", "cut", "keep_alive", "sent", "status")
 
     def __init__(
         self,
@@ -116,69 +115,71 @@ class WireResponse(web.StreamResponse):
         close: bool = False,
         patience: Patience = PATIENT,
     ) -> None:
-        super().__init__(status=status)
-        self._reason_bytes = reason
-        self._wire_headers = headers
-        self._wire_body = body
+        self.status = status
+        self._reason = reason
+        self._headers = headers
+        self._body = body
         self._length = length
         self._close_after = close
         self._patience = patience
+        self._started = False
+        self.keep_alive = False
         self.sent = 0
         self.cut = False
 
-    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        """Write the whole answer. Raises ConnectionError when the client is gone or takes nothing, as aiohttp's server expects."""
-        if self._eof_sent:
-            return None
-        self._eof_sent = True
+    async def prepare(self, request: Request) -> None:
+        """Write the whole answer, once. Raises ConnectionError when the client is gone or takes too little."""
+        if self._started:
+            return
+        self._started = True
         with_body = has_body(request.method, self.status)
         keep_alive = request.keep_alive and not self._close_after
         framing, chunked = self._framing(request, with_body=with_body)
-        body = self._wire_body
+        body = self._body
         if not isinstance(body, bytes) and with_body and framing == b"":
             keep_alive = False
         if not keep_alive:
             framing += b"Connection: close\r\n"
-        elif request.version.minor == 0:
+        elif request.version[1] == 0:
             framing += b"Connection: keep-alive\r\n"
-        self._keep_alive = keep_alive
-        head = _head(self.status, self._reason_bytes, self._wire_headers, framing)
+        self.keep_alive = keep_alive
+        head = _head(self.status, self._reason, self._headers, framing)
         if isinstance(body, bytes):
             sent = body if with_body else b""
             self._write(request, head + sent)
             self.sent = len(sent)
-            if request.protocol.writing_paused:  # else there is nothing to wait for
+            if request.connection.writing_paused:  # else there is nothing to wait for
                 await self._drain(request)
         else:
             self._write(request, head)
             if with_body:
                 pieces, silence = body.pieces(), self._patience.silence
                 await self._stream(request, pieces if silence is None else _while_audible(pieces, silence), chunked=chunked)
-        return None
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing: `prepare` wrote everything."""
+    def force_close(self) -> None:
+        """The connection must not be used again after this answer."""
+        self.keep_alive = False
 
     def drop(self) -> None:
         """Write nothing at all: nobody is there any more."""
-        self._eof_sent = True
+        self._started = True
         self.cut = True
-        self.force_close()
+        self.keep_alive = False
 
-    def _framing(self, request: BaseRequest, *, with_body: bool) -> tuple[bytes, bool]:
+    def _framing(self, request: Request, *, with_body: bool) -> tuple[bytes, bool]:
         """Exactly one framing for this hop (RFC 9112 section 6). A HEAD or 304 answer may announce a length without a body."""
         if not with_body:
             announced = self._length is not None and (request.method == "HEAD" or self.status == 304)
             return (b"Content-Length: %d\r\n" % self._length if announced and self._length is not None else b""), False
-        if isinstance(self._wire_body, bytes):
-            return b"Content-Length: %d\r\n" % len(self._wire_body), False
+        if isinstance(self._body, bytes):
+            return b"Content-Length: %d\r\n" % len(self._body), False
         if self._length is not None:
             return b"Content-Length: %d\r\n" % self._length, False
-        if request.version.minor == 0:
+        if request.version[1] == 0:
             return b"", False
         return b"Transfer-Encoding: chunked\r\n", True
 
-    async def _stream(self, request: BaseRequest, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
+    async def _stream(self, request: Request, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write pieces as they come. An error in the middle cuts the connection: a short transfer must never look whole."""
         try:
             async for piece in pieces:
@@ -186,42 +187,42 @@ class WireResponse(web.StreamResponse):
                     continue
                 self._write(request, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
                 self.sent += len(piece)
-                if request.protocol.writing_paused:
+                if request.connection.writing_paused:
                     await self._drain(request)
             if chunked:
                 self._write(request, b"0\r\n\r\n")
         except BaseException:
             self.cut = True
-            self._keep_alive = False
+            self.keep_alive = False
             if not chunked and self._length is None:
                 _reset_on_close(request)  # the end of the connection is the end of the body: only a reset says that it is not
-            if request.transport is not None:
-                request.transport.abort()
+            if request.connection.transport is not None:
+                request.connection.transport.abort()
             raise
         finally:
             if isinstance(pieces, AsyncGenerator):
                 await pieces.aclose()
 
-    async def _drain(self, request: BaseRequest) -> None:
+    async def _drain(self, request: Request) -> None:
         """Wait until the client has taken most of what was written. One that takes enough of it is given more time."""
-        drained = asyncio.ensure_future(request.writer.drain())
+        drained = asyncio.ensure_future(request.connection.drain())
         patience = self._patience
         enough = max(1.0, patience.min_rate * patience.send_timeout)
         try:
             while not drained.done():
-                before = untaken(request.transport)
+                before = untaken(request.connection.transport)
                 await asyncio.wait({drained}, timeout=patience.send_timeout)
-                if not drained.done() and before - untaken(request.transport) < enough:
-                    if request.transport is not None:
-                        request.transport.abort()
+                if not drained.done() and before - untaken(request.connection.transport) < enough:
+                    if request.connection.transport is not None:
+                        request.connection.transport.abort()
                     raise ConnectionResetError("the client takes too little")
             drained.result()
         finally:
             drained.cancel()
 
     @staticmethod
-    def _write(request: BaseRequest, data: bytes) -> None:
-        transport = request.transport
+    def _write(request: Request, data: bytes) -> None:
+        transport = request.connection.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("client is gone")
         transport.write(data)
@@ -244,8 +245,9 @@ async def _while_audible(pieces: AsyncIterator[bytes], silence: float) -> AsyncG
             await pieces.aclose()
 
 
-def _reset_on_close(request: BaseRequest) -> None:
-    sock = None if request.transport is None else request.transport.get_extra_info("socket")
+def _reset_on_close(request: Request) -> None:
+    transport = request.connection.transport
+    sock = None if transport is None else transport.get_extra_info("socket")
     if sock is not None:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -266,15 +268,15 @@ def untaken(transport: asyncio.WriteTransport | None) -> int:
 class WireTunnel(WireResponse):
     """A 101 answer, after which `joined` carries bytes until one side ends. The upstream's Upgrade is among `headers`."""
 
+    __slots__ = ("_joined",)
+
     def __init__(self, reason: bytes, headers: Headers, joined: Callable[[], Awaitable[int]]) -> None:
         super().__init__(101, reason, headers)
         self._joined = joined
 
-    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        if self._eof_sent:
-            return None
-        self._eof_sent = True
-        self._keep_alive = False
-        self._write(request, _head(self.status, self._reason_bytes, self._wire_headers, b"Connection: upgrade\r\n"))
+    async def prepare(self, request: Request) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._write(request, _head(self.status, self._reason, self._headers, b"Connection: upgrade\r\n"))
         self.sent = await self._joined()
-        return None

@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from aiohttp.web_request import BaseRequest
-
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
 from gateway.core.headers import Fields, Hop
@@ -14,7 +12,7 @@ from gateway.core.routes import split_target
 from gateway.core.splice import JsonText
 from gateway.engine.request import Held
 from gateway.http.body import Pace, expect_continue
-from gateway.http.connection import ClientConnection
+from gateway.http.request import Connection, Request
 from gateway.ports import Body
 from gateway.proxy.routing import UNMATCHED, Routing
 
@@ -31,7 +29,7 @@ class Call:
     method. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
     """
 
-    request: BaseRequest
+    request: Request
     routing: Routing
     request_id: str
     started: float
@@ -61,11 +59,8 @@ class Call:
         return split_target(self.raw)[2]
 
     @property
-    def connection(self) -> ClientConnection:
-        """The client's connection, which is always one of our listener's."""
-        connection = self.request.protocol
-        assert isinstance(connection, ClientConnection)
-        return connection
+    def connection(self) -> Connection:
+        return self.request.connection
 
     def go_on(self) -> None:
         """The body is really wanted: say so to a client that asked first."""
@@ -85,7 +80,7 @@ class Call:
 
     def host(self) -> bytes:
         """Whom the request is for, in one spelling: the host that goes upstream, and the one that a trusted proxy says it was asked for."""
-        host = normal_host(effective_host(self.raw, self.fields.first(b"host")), b"https" if self.request.secure else b"http")
+        host = normal_host(effective_host(self.raw, self.fields.first(b"host")), b"https" if self.connection.secure else b"http")
         if not self.routing.trusted_proxies or not self.routing.trusts(self.connection.address or "unix"):
             return host
         return asked_for(host, self.fields)
@@ -94,7 +89,7 @@ class Call:
         """What this hop tells the upstream about the client. Host follows the target where that names one (RFC 9112 section 3.2.2)."""
         address = self.connection.address or "unix"
         host = effective_host(self.raw, self.fields.first(b"host"))
-        scheme = b"https" if self.request.secure else b"http"
-        edge, version = self.routing.edge, b"%d.%d" % (self.request.version.major, self.request.version.minor)
+        scheme = b"https" if self.connection.secure else b"http"
+        edge, version = self.routing.edge, b"%d.%d" % self.request.version
         trusted, request_id = self.routing.trusts(address), self.request_id.encode()
         return Hop(address.encode(), scheme, host, trusted, request_id, edge.forwarding, edge.name, version)

@@ -38,7 +38,7 @@ async def judge_body(call: Call, route: Route, memory: Memory) -> Reply | None:
     overrides = call.routing.overrides.get(route.upstream)
     if overrides is None or not overrides.refuse or not may_ask_in_body(call.request.method, call.fields):
         return None
-    if not call.request.body_exists or not _leads_elsewhere(_under(call), route):
+    if not call.request.body.exists or not _leads_elsewhere(_under(call), route):
         return None
     if call.body is None:
         call.go_on()

@@ -4,9 +4,6 @@ import asyncio
 import re
 from typing import Protocol, assert_never
 
-from aiohttp import web
-from aiohttp.web_request import BaseRequest
-
 from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, hops_left, to_upstream
@@ -21,6 +18,7 @@ from gateway.engine.engine import Engine
 from gateway.http.body import ClientGone, ClientSilent
 from gateway.http.cancel_on_disconnect import WhilePresent
 from gateway.http.problem import ProblemWriter
+from gateway.http.request import Request, RequestFactory
 from gateway.http.response import CLIENT_GONE, WireResponse
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
 from gateway.proxy.call import Call
@@ -42,13 +40,15 @@ class Webhooks(Protocol):
         """The route whose endpoint this is; None if there is none."""
         ...
 
-    async def handle(self, request: BaseRequest, route: Route) -> web.StreamResponse:
+    async def handle(self, request: Request, route: Route) -> WireResponse:
         """Answer a request to it. Raises nothing but CancelledError."""
         ...
 
 
 class Proxy:
     """The request handler of the proxy listener. `webhooks` None: they have a listener of their own."""
+
+    make_request: RequestFactory[Request] = Request
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Proxy:
         """From now on every answer is the last one on its connection: the process is being drained."""
         self._renderer.closing = True
 
-    async def handle(self, request: BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: Request) -> WireResponse:
         """Answer one request. Never raises for anything that a client or an upstream does."""
-        fields = Fields(request.raw_headers)
-        raw = request.raw_path.encode("utf-8", "surrogateescape")
+        fields = Fields(request.headers)
+        raw = request.target
         if self._webhooks is not None and (route := self._webhooks.match(raw)) is not None:
             return await self._webhooks.handle(request, route)
         call = Call(request, self._routing, self._request_id(fields.first(b"x-request-id")), self._clock.boottime(), raw, fields)
@@ -194,14 +194,14 @@ class Proxy:
 
     # ---- the end
 
-    def _gone(self, call: Call) -> web.StreamResponse:
+    def _gone(self, call: Call) -> WireResponse:
         """Nobody is there to be answered: the client left before its request was whole, or before an unguarded answer came."""
         response = WireResponse(CLIENT_GONE, b"", ())
         response.drop()
-        label = Label.BYPASS if call.request.content.is_eof() else Label.ABORTED
+        label = Label.BYPASS if call.request.body.complete else Label.ABORTED
         self._observe(call, Reply(label, Refused(Problem.BAD_REQUEST)), response, gone=True)
-        if call.request.transport is not None:
-            call.request.transport.abort()
+        if call.connection.transport is not None:
+            call.connection.transport.abort()
         return response
 
     def _observe(self, call: Call, reply: Reply, response: WireResponse, *, gone: bool) -> None:
@@ -221,7 +221,7 @@ class Proxy:
                 reply.reason,
                 call.key_digest,
                 reply.attempt,
-                call.request_bytes or call.request.content.total_bytes,
+                call.request_bytes or call.request.body.received,
                 response.sent,
                 gone,
                 call.client(),

@@ -20,7 +20,7 @@ _SHOWN = frozenset(
 def judge_head(call: Call) -> Reply | None:
     """The answer to a request that goes no further, or None."""
     request, fields = call.request, call.fields
-    problem = judge_framing((request.version.major, request.version.minor), fields)
+    problem = judge_framing(request.version, fields)
     if problem is not None:
         return Reply(Label.REFUSED_REQUEST, Refused(problem))
     if not sound_authority(call.raw):
@@ -38,6 +38,6 @@ def _answer_here(call: Call) -> Passed:
         return Passed(200, b"OK", ((b"Allow", METHODS),), b"")
     shown = _SHOWN.difference(*call.routing.kept.values())
     lines: Headers = tuple([field for field in call.fields.lines if field[0].lower() in shown])
-    start = b"TRACE %b HTTP/%d.%d\r\n" % (call.raw, call.request.version.major, call.request.version.minor)
+    start = b"TRACE %b HTTP/%d.%d\r\n" % (call.raw, *call.request.version)
     echo = start + b"".join([b"%b: %b\r\n" % field for field in lines]) + b"\r\n"
     return Passed(200, b"OK", ((b"Content-Type", b"message/http"),), echo)

@@ -56,7 +56,7 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
         return _read_already(call, method, wire_headers)
     framed = False
     body: bytes | AsyncIterator[bytes] = b""
-    if not request.body_exists:
+    if not request.body.exists:
         framed = length == 0
     elif length is not None and length <= SMALL_BODY:
         body, framed = b"".join([piece async for piece in stream_body(request, pace)]), True
@@ -84,8 +84,7 @@ def _read_already(call: Call, method: bytes, headers: Headers) -> UpstreamReques
 
 
 def _upgrade(call: Call) -> bytes | None:
-    version = call.request.version
-    return upgrade_of(call.request.method, call.fields, b"%d.%d" % (version.major, version.minor)) if call.connection.upgradable else None
+    return upgrade_of(call.request.method, call.fields, b"%d.%d" % call.request.version) if call.connection.upgradable else None
 
 
 async def _answer(method: str, response: UpstreamResponse, clock: Clock) -> Answer:

@@ -106,11 +106,11 @@ class Renderer:
         return WireResponse(status, reason, headers, body, length=length, close=self._ends(call), patience=_patience(call))
 
     def _ends(self, call: Call) -> bool:
-        """Whether this answer is the last one, also where aiohttp does not see it: it lets `keep-alive` win in HTTP/1.0.
+        """Whether this answer is the last one, also where the parser does not see it: it lets `keep-alive` win in HTTP/1.0.
 
         After CONNECT, whatever it was refused for, the client may send what is no HTTP (RFC 9110 section 9.3.6).
         """
-        return self.closing or call.request.method == "CONNECT" or (call.request.version.minor == 0 and says_close(call.fields))
+        return self.closing or call.request.method == "CONNECT" or (call.request.version[1] == 0 and says_close(call.fields))
 
     def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: Headers) -> WireResponse:
         policy, date = call.policy, self._clock.http_date()

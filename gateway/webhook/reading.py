@@ -4,14 +4,12 @@ import asyncio
 import hashlib
 from dataclasses import dataclass
 
-from aiohttp import ClientError, web
-from aiohttp.web_request import BaseRequest
-
 from gateway.core.headers import Fields, first
 from gateway.core.model import Headers
 from gateway.core.pointers import Json
 from gateway.core.reconcile.policy import Webhook
 from gateway.core.reconcile.strict import Number, at, read, tokens_of
+from gateway.http.request import BodyLost, Request
 from gateway.http.response import CONTINUE
 from gateway.ports import Memory
 
@@ -22,8 +20,6 @@ LONGEST_ID = 255
 """In characters, of an event's id and of what names the record."""
 
 HEADER = "header:"
-
-_BROKEN = (ClientError, web.RequestPayloadError, ConnectionError)
 
 
 class SenderGone(Exception):
@@ -38,7 +34,7 @@ class MemoryFull(Exception):
     """The process holds as much as it may."""
 
 
-async def read_body(request: BaseRequest, fields: Fields, limit: int, memory: Memory) -> bytes:
+async def read_body(request: Request, fields: Fields, limit: int, memory: Memory) -> bytes:
     """The whole body, as received. What is announced as larger than `limit` is not read at all, what turns out to be is read no further.
 
     Its bytes are counted in `memory` until the caller gives them back. Raises `BodyTooLarge`, `SenderGone`, `MemoryFull`, and TimeoutError
@@ -47,26 +43,26 @@ async def read_body(request: BaseRequest, fields: Fields, limit: int, memory: Me
     announced = fields.first(b"content-length")
     if announced is not None and int(announced) > limit:
         raise BodyTooLarge
-    if fields.first(b"expect") is not None and request.version.minor >= 1 and request.transport is not None:
-        request.transport.write(CONTINUE)
+    if fields.first(b"expect") is not None and request.version[1] >= 1 and request.connection.transport is not None:
+        request.connection.transport.write(CONTINUE)
     pieces: list[bytes] = []
     try:
         async with asyncio.timeout(PATIENCE):
             await _read(request, limit, memory, pieces)
     except BaseException as error:
         memory.give(sum(map(len, pieces)))
-        if isinstance(error, _BROKEN) or (isinstance(error, RuntimeError) and request.transport is None):
-            raise SenderGone from error  # RuntimeError: what aiohttp says when the connection was lost between two looks at it
+        if isinstance(error, BodyLost):
+            raise SenderGone from error
         raise
     return b"".join(pieces)
 
 
-async def _read(request: BaseRequest, limit: int, memory: Memory, pieces: list[bytes]) -> None:
+async def _read(request: Request, limit: int, memory: Memory, pieces: list[bytes]) -> None:
     left = limit
-    while not request.content.at_eof():
+    while not request.body.at_end:
         if memory.full:
             raise MemoryFull
-        piece = await request.content.readany()
+        piece = await request.body.read()
         pieces.append(piece)
         memory.take(len(piece))
         left -= len(piece)

@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from aiohttp.web_request import BaseRequest
-
 from gateway.background.answers import packed
 from gateway.core.answers import built
 from gateway.core.framing import judge_framing
@@ -32,6 +30,7 @@ from gateway.core.reconcile.policy import OWN_KEY, Verdict, Webhook
 from gateway.core.reconcile.signatures import Refusal, verify
 from gateway.core.reconcile.steps import Again, Attach, Conclude, Free, Ignore, webhook_step
 from gateway.core.routes import split_target
+from gateway.http.request import Request
 from gateway.http.response import CLIENT_GONE, WireResponse
 from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition, WebhookExchange
 from gateway.ports.reconciliation import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
@@ -95,7 +94,7 @@ class WebhookReceiver:
         """The answer that tells an outcome."""
         return respond(outcome, self._clock.http_date(), close=self._closing)
 
-    async def handle(self, request: BaseRequest, route: Route) -> WireResponse:
+    async def handle(self, request: Request, route: Route) -> WireResponse:
         """Answer a request to the endpoint of `route`. Raises nothing but CancelledError: the event is then applied whole or not at all."""
         started = self._clock.boottime()
         try:
@@ -103,8 +102,8 @@ class WebhookReceiver:
         except SenderGone:
             response = self.answer(NOT_WHOLE)
             response.drop()
-            if request.transport is not None:
-                request.transport.abort()
+            if request.connection.transport is not None:
+                request.connection.transport.abort()
             self._tell(request, route, NOT_WHOLE, response, started, gone=True)
             return response
         except Exception as error:  # whatever is wrong with us, the event must come again
@@ -115,14 +114,14 @@ class WebhookReceiver:
         return response
 
     def _tell(
-        self, request: BaseRequest, route: Route, outcome: Outcome, response: WireResponse, started: float, *, gone: bool = False
+        self, request: Request, route: Route, outcome: Outcome, response: WireResponse, started: float, *, gone: bool = False
     ) -> None:
-        seconds, size = self._clock.boottime() - started, request.content.total_bytes
-        peer = getattr(request.protocol, "address", None)
+        seconds, size = self._clock.boottime() - started, request.body.received
+        peer = request.connection.address
         status = CLIENT_GONE if gone else response.status
         self._observer.webhook_event(WebhookExchange(route.id, outcome.result, request.method, status, seconds, size, peer, gone))
 
-    async def _outcome(self, request: BaseRequest, route: Route) -> Outcome:
+    async def _outcome(self, request: Request, route: Route) -> Outcome:
         policy = route.policy
         assert policy is not None
         webhook = policy.webhook
@@ -131,7 +130,7 @@ class WebhookReceiver:
         if isinstance(body, Outcome):
             return body
         try:
-            headers = request.raw_headers
+            headers = request.headers
             verified = verify(webhook.signature, headers, body, self._wall())
             if isinstance(verified, Refusal):
                 return FORGED if verified.reason == "bad_signature" else TOO_OLD
@@ -147,10 +146,10 @@ class WebhookReceiver:
         finally:
             self._memory.give(len(body))
 
-    async def _body(self, request: BaseRequest, webhook: Webhook) -> bytes | Outcome:
+    async def _body(self, request: Request, webhook: Webhook) -> bytes | Outcome:
         """The body, of which the memory is the caller's to give back; or why there is none."""
-        fields = Fields(request.raw_headers)
-        problem = judge_framing((request.version.major, request.version.minor), fields)
+        fields = Fields(request.headers)
+        problem = judge_framing(request.version, fields)
         if problem is not None:
             return Outcome("malformed", problem.value.title, problem.value.status, unread=True)
         if request.method != "POST":

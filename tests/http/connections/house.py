@@ -9,21 +9,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from aiohttp import web
-from aiohttp.web_request import BaseRequest
-
 from gateway.config import TcpListener
 from gateway.http.connection import ClientConnection
 from gateway.http.handshake import SecureServer
 from gateway.http.limits import ClientLimits
 from gateway.http.listener import ProxyServer
 from gateway.http.problem import ProblemWriter
+from gateway.http.request import Request, RequestFactory
 from gateway.http.response import WireResponse
 from gateway.run.server.sockets import listen
 from gateway.runtime.spool import MemoryBudget
 from tests.support.client import Answer, Client
 
-Answering = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
+Answering = Callable[[Request], Awaitable[WireResponse]]
 
 PATIENT = ClientLimits(header_timeout=30, idle_timeout=30)
 """Times that no passing test reaches."""
@@ -36,17 +34,17 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def echo(request: BaseRequest) -> WireResponse:
+async def echo(request: Request) -> WireResponse:
     """The default handler: reads the body and tells method, target and body."""
     body = b""
-    while not request.content.at_eof():
-        body += await request.content.readany()
-    return WireResponse(200, b"OK", (), b"%b %b %b" % (request.method.encode(), request.raw_path.encode(), body))
+    while not request.body.at_end:
+        body += await request.body.read()
+    return WireResponse(200, b"OK", (), b"%b %b %b" % (request.method.encode(), request.target, body))
 
 
-def connection_of(request: BaseRequest) -> ClientConnection:
-    assert isinstance(request.protocol, ClientConnection)
-    return request.protocol
+def connection_of(request: Request) -> ClientConnection:
+    assert isinstance(request.connection, ClientConnection)
+    return request.connection
 
 
 class House:
@@ -61,17 +59,19 @@ class House:
         self.memory = MemoryBudget(2**20)
         self._limits, self._path, self._tls = limits, path, tls
 
-    async def handle(self, request: BaseRequest) -> web.StreamResponse:
-        self.seen.append(f"{request.method} {request.raw_path}")
+    make_request: RequestFactory[Request] = Request
+
+    async def handle(self, request: Request) -> WireResponse:
+        self.seen.append(f"{request.method} {request.target.decode()}")
         try:
             response = await self.answering(request)
             await response.prepare(request)
-        except (web.RequestPayloadError, ConnectionError):
-            self.gone.append(request.raw_path)
+        except ConnectionError:
+            self.gone.append(request.target.decode())
             response = WireResponse(400, b"Bad Request", ())
             response.drop()
-            if request.transport is not None:
-                request.transport.abort()
+            if request.connection.transport is not None:
+                request.connection.transport.abort()
         return response
 
     async def __aenter__(self) -> Self:

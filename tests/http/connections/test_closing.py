@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp.web_request import BaseRequest
 
 from gateway.http.connection import ClientConnection
 from gateway.http.limits import ClientLimits
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from tests.http.connections.house import House, answers, echo, get, request, until
 
 LARGE = 16_000_000
 
 
-async def large(request: BaseRequest) -> WireResponse:
+async def large(request: Request) -> WireResponse:
     """More than socket buffers take, without waiting for the client."""
-    response = WireResponse(200, b"OK", (), b"x" * LARGE, close=request.raw_path == "/close")
+    response = WireResponse(200, b"OK", (), b"x" * LARGE, close=request.target == b"/close")
     writing = asyncio.ensure_future(response.prepare(request))
     await asyncio.sleep(0.01)
     writing.cancel()
@@ -62,7 +62,7 @@ async def test_a_client_that_said_close_is_closed_at_once(house: House) -> None:
 async def test_our_close_leaves_the_client_to_close_first(house: House) -> None:
     """What it still sends meets no reset (RFC 9112 section 9.6)."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         return WireResponse(200, b"OK", (), b"last", close=True)
 
     house.answering = answering
@@ -130,7 +130,7 @@ async def test_a_shutdown_ends_what_will_not_end(house: House) -> None:
     """aiohttp's `shutdown` waits, then cancels the handler, and no connection is left."""
     cancelled = asyncio.Event()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -152,7 +152,7 @@ async def test_a_shutdown_lets_a_request_finish(house: House) -> None:
     """Within its time."""
     gate = asyncio.Event()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         await gate.wait()
         return await echo(request)
 
@@ -171,7 +171,7 @@ async def test_a_shutdown_lets_a_request_finish(house: House) -> None:
 async def test_a_loss_while_an_unread_body_is_skipped_leaves_nothing_behind(house: House) -> None:
     """The connection's task ends with the connection."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         return WireResponse(400, b"Bad Request", (), b"no")
 
     house.answering = answering
@@ -187,9 +187,9 @@ async def test_a_loss_while_an_unread_body_is_skipped_leaves_nothing_behind(hous
 async def test_a_connection_that_was_cut_by_its_handler_is_lost(house: House, raw: bytes) -> None:
     """Nothing more is said on it."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
-        if request.transport is not None:
-            request.transport.abort()
+    async def answering(request: Request) -> WireResponse:
+        if request.connection.transport is not None:
+            request.connection.transport.abort()
         [connection] = house.server.connections
         assert isinstance(connection, ClientConnection)
         assert connection._wire is not None
@@ -217,7 +217,7 @@ async def test_a_streamed_answer_is_held_back_by_a_client_that_does_not_read(hou
                 taken += 65536
                 yield b"x" * 65536
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         return WireResponse(200, b"OK", (), Source())
 
     house.answering = answering

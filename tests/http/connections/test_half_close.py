@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
-from aiohttp.web_request import BaseRequest
 
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from tests.http.connections.house import House, answers, connection_of, echo, get, request, until
 
 PIPELINED = get("/1") + request("POST", "/2", "Content-Length: 2", body=b"ok")
 
 
-async def slow(request: BaseRequest) -> WireResponse:
+async def slow(request: Request) -> WireResponse:
     """Answers once the client's end of sending has been noticed."""
     response = await echo(request)
     await until(lambda: connection_of(request).half_closed)
@@ -74,8 +74,8 @@ async def test_a_reset_is_a_client_gone(house: House) -> None:
     """While its body is read, and while its answer is prepared: `on_lost` tells."""
     told: list[str] = []
 
-    async def answering(request: BaseRequest) -> WireResponse:
-        if request.raw_path == "/body":
+    async def answering(request: Request) -> WireResponse:
+        if request.target == b"/body":
             return await echo(request)
         lost = asyncio.Event()
         connection_of(request).on_lost(lost.set)
@@ -99,8 +99,8 @@ async def test_on_lost_after_the_loss_tells_soon(house: House) -> None:
     """Nobody waits for an event that has passed."""
     told = asyncio.Event()
 
-    async def answering(request: BaseRequest) -> WireResponse:
-        await until(lambda: request.transport is None)
+    async def answering(request: Request) -> WireResponse:
+        await until(lambda: request.connection.transport is None)
         await asyncio.sleep(0.01)
         connection_of(request).on_lost(told.set)
         return await echo(request)
@@ -121,7 +121,7 @@ async def test_an_end_during_a_streamed_answer_counts_as_gone(house: House, stre
             yield b"event"
             await finish.wait()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         connection_of(request).on_lost(told.set, streaming=streaming)
         return WireResponse(200, b"OK", (), Events())
 

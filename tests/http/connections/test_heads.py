@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from aiohttp.web_request import BaseRequest
 
 from gateway.http.limits import ClientLimits
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from gateway.http.unfinished import EAGER, PARSED
 from tests.http.connections.house import House, answers, echo, get, request, until
@@ -196,7 +196,7 @@ async def test_a_long_head_is_counted_while_its_request_lasts(house: House) -> N
     held: list[int] = []
     raw = get("/1", *MANY_LINES)
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         held.append(house.memory.held)
         return await echo(request)
 

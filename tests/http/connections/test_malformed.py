@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp.web_request import BaseRequest
 
 from gateway.http.limits import ClientLimits
 from gateway.http.lingering_close import LINGER
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from tests.http.connections.house import House, answers, connection_of, echo, get, request
 
@@ -112,7 +112,7 @@ async def test_a_malformed_body_is_no_answer_in_the_middle_of_another(house: Hou
             begun.set()
             await asyncio.Event().wait()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         response = WireResponse(200, b"OK", (), Endless())
         answer = asyncio.ensure_future(response.prepare(request))
         connection_of(request).on_lost(answer.cancel, streaming=True)
@@ -131,7 +131,7 @@ async def test_a_malformed_body_is_no_answer_in_the_middle_of_another(house: Hou
 async def test_a_refusal_after_an_endless_body_is_bounded() -> None:
     """A client that goes on sending is cut in the end (RFC 9112 section 9.6)."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         return WireResponse(413, b"Content Too Large", (), b"no", close=True)
 
     async with House(ClientLimits(header_timeout=30, idle_timeout=0.3)) as house, house.peer() as peer:
@@ -146,8 +146,8 @@ async def test_a_refusal_after_an_endless_body_is_bounded() -> None:
 async def test_an_answer_before_the_body_was_read_arrives(house: House, close: bool) -> None:
     """A client reads its answer after it has sent all of a body that nobody wanted (RFC 9112 section 9.6)."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
-        if request.raw_path != "/1":
+    async def answering(request: Request) -> WireResponse:
+        if request.target != b"/1":
             return await echo(request)
         return WireResponse(413, b"Content Too Large", (), b"no", close=close)
 

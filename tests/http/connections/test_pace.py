@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from aiohttp.web_request import BaseRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.body import Pace
+from gateway.http.request import Request
 from gateway.http.response import Patience, WireResponse, untaken
 from tests.http.connections.house import House, get, until
 
@@ -58,7 +58,7 @@ class Endless:
 async def test_a_client_that_takes_too_little_is_cut(house: House) -> None:
     """Though it takes something each time: its reading would hold the answer, and what that comes from, for as long as it likes."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         return WireResponse(200, b"OK", (), Endless(), patience=Patience(send_timeout=0.2, min_rate=1 << 40))
 
     house.answering = answering
@@ -77,9 +77,9 @@ async def test_what_the_kernel_holds_is_not_taken_yet(house: House) -> None:
     """A slow client is seen to take its answer long before the kernel wants more of it: it is not cut for what only the kernel does."""
     transports: list[asyncio.Transport] = []
 
-    async def answering(request: BaseRequest) -> WireResponse:
-        assert request.transport is not None
-        transports.append(request.transport)
+    async def answering(request: Request) -> WireResponse:
+        assert request.connection.transport is not None
+        transports.append(request.connection.transport)
         return WireResponse(200, b"OK", (), b"x" * 16_000_000)
 
     house.answering = answering

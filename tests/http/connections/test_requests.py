@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from aiohttp.web_request import BaseRequest
 
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from tests.http.connections.house import House, answers, echo, get, request
 
@@ -66,7 +66,7 @@ async def test_no_request_is_looked_at_before_the_one_before_it_is_answered(hous
     """A client that pipelines gets no more of the process than one that waits (RFC 9112 section 9.3.2)."""
     gate = asyncio.Event()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         await gate.wait()
         return await echo(request)
 
@@ -83,7 +83,7 @@ async def test_pipelined_bytes_hold_the_client_back(house: House) -> None:
     """Behind an unanswered request no more than a buffer's worth is taken in."""
     gate = asyncio.Event()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         await gate.wait()
         return await echo(request)
 
@@ -106,11 +106,11 @@ async def test_a_body_that_nobody_reads_holds_the_client_back(house: House) -> N
     gate = asyncio.Event()
     size = 16 * 1024 * 1024
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         await gate.wait()
         length = 0
-        while not request.content.at_eof():
-            length += len(await request.content.readany())
+        while not request.body.at_end:
+            length += len(await request.body.read())
         return WireResponse(200, b"OK", (), b"%d" % length)
 
     house.answering = answering
@@ -134,7 +134,7 @@ async def test_a_body_that_nobody_reads_holds_the_client_back(house: House) -> N
 async def test_a_failing_handler_is_500_and_close(house: House) -> None:
     """Our own failure is told in our format, with a request id and a date (RFC 9110 section 15.6.1)."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         raise ZeroDivisionError
 
     house.answering = answering

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trustme
-from aiohttp.web_request import BaseRequest
 
 from gateway.http.connection import TURNED_AWAY
 from gateway.http.limits import ClientLimits
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from tests.http.connections.house import PATIENT, House, answers, connection_of, echo, get, request, until
 
@@ -70,7 +70,7 @@ async def test_a_client_that_closes_is_gone(house: House, trusting: ssl.SSLConte
     """Nothing can be sent to it any more; the handler is told."""
     told = asyncio.Event()
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         connection_of(request).on_lost(told.set)
         await told.wait()
         return await echo(request)
@@ -87,9 +87,9 @@ async def test_a_client_that_closes_is_gone(house: House, trusting: ssl.SSLConte
 async def test_a_tunnel_carries_bytes(house: House, trusting: ssl.SSLContext) -> None:
     """Behind a 101 (RFC 9110 section 7.8)."""
 
-    async def answering(request: BaseRequest) -> WireResponse:
-        assert request.transport is not None
-        request.transport.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+    async def answering(request: Request) -> WireResponse:
+        assert request.connection.transport is not None
+        request.connection.transport.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
         tunnel = connection_of(request).take_over()
         while data := await tunnel.read():
             tunnel.write(data.upper())

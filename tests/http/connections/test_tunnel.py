@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from aiohttp.web_request import BaseRequest
 
 from gateway.http.limits import ClientLimits
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from gateway.ports import Tunnel
 from tests.http.connections.house import House, connection_of, echo, get, until
@@ -22,12 +22,12 @@ class Taking:
         self.tunnels: list[Tunnel] = []
         self.finish = asyncio.Event()
 
-    async def answering(self, request: BaseRequest) -> WireResponse:
+    async def answering(self, request: Request) -> WireResponse:
         connection = connection_of(request)
         if not connection.upgradable:
             return await echo(request)
-        assert request.transport is not None
-        request.transport.write(SWITCHED)
+        assert request.connection.transport is not None
+        request.connection.transport.write(SWITCHED)
         tunnel: Tunnel = connection.take_over()
         self.tunnels.append(tunnel)
         await self.finish.wait()
@@ -80,7 +80,7 @@ async def test_only_a_websocket_can_be_agreed_to(house: House, raw: bytes) -> No
     """Anything else is not upgradable, and taking it over is a mistake of ours."""
     wrong = []
 
-    async def answering(request: BaseRequest) -> WireResponse:
+    async def answering(request: Request) -> WireResponse:
         try:
             connection_of(request).take_over()
         except RuntimeError:

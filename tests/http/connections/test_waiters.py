@@ -4,10 +4,9 @@ import socket
 import struct
 from contextlib import AsyncExitStack
 
-from aiohttp.web_request import BaseRequest
-
 from gateway.core.model import Record, RecordKey
 from gateway.engine.waiting import Waiting
+from gateway.http.request import Request
 from gateway.http.response import WireResponse
 from gateway.runtime.system import SystemClock
 from tests.engine.stage import NotingObserver
@@ -26,7 +25,7 @@ async def test_hang_ups_leave_no_waiters(house: House) -> None:
     """
     waiting = Waiting(SystemClock(), NotingObserver(), nothing, lambda _: True)
 
-    async def wait(asked: BaseRequest) -> WireResponse:
+    async def wait(asked: Request) -> WireResponse:
         with waiting.place(RecordKey("payments:none", "key-1"), 300, connection_of(asked)) as place:
             seen = await place.next()
         return WireResponse(409, b"Conflict", (), b"in progress" if seen is None else b"ended")
