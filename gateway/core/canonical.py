@@ -8,16 +8,15 @@ There are two readers. The exact one, on the standard library, defines the form.
 which is nearly every body, at a third of the cost; everything else, and every text that it would refuse, it leaves to the exact one.
 """
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 import orjson
 
 from gateway.core.pointers import NOTHING, Json, Pointer, selected, without
+from gateway.core.strict_json import MAX_DEPTH, Pairs, decoder, read, unique_members
 
-MAX_DEPTH = 64
 MAX_NUMBER_LENGTH = 64
 MAX_EXPONENT_LENGTH = 3
 
@@ -46,7 +45,7 @@ _SORTED = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_SORT_KEYS
 
 
 class NotCanonical(ValueError):
-    """The text has no single meaning that a canonical form could stand for."""
+    """The text is strict JSON, or could be, and has no canonical form."""
 
 
 class _Number(str):
@@ -83,7 +82,7 @@ def _read(body: bytes) -> tuple[Json, bytes | None, bool]:
         found = _quick(body, len(pieces) - 1)
         if found is not None:
             return *found, True
-    return _exact(body, height, in_byte_order), None, in_byte_order
+    return read(body, _EXACT if in_byte_order else _EXACT_SORTING), None, in_byte_order
 
 
 def _covered(value: Json, ignore: Sequence[Pointer], only: Sequence[Pointer]) -> Json:
@@ -216,40 +215,12 @@ def _has_plain_numbers(outside: bytes) -> bool:
 # ---- the exact reader
 
 
-def _exact(body: bytes, height: int, in_byte_order: bool) -> Json:  # noqa: FBT001 - private, and named as in `_read`
-    """The value; its members in UTF-16 order if that is not the order of their bytes."""
-    value = (_DECODER if in_byte_order else _SORTING_DECODER).decode(body.decode())
-    if height > MAX_DEPTH:
-        _check_depth(value, 0)
-    return value
-
-
-def _check_depth(value: Json, depth: int) -> None:
-    """A scalar or an empty container may stand in `MAX_DEPTH` containers, and nothing deeper."""
-    if depth > MAX_DEPTH:
-        raise NotCanonical("too deep")
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            _check_depth(item, depth + 1)
-
-
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise NotCanonical("duplicate name")
-    return members
-
-
-def _unique_sorted(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    return dict(sorted(_unique(pairs).items(), key=_utf16_order))
+def _unique_in_utf16_order(pairs: Pairs) -> dict[str, Json]:
+    return dict(sorted(unique_members(pairs).items(), key=_utf16_order))
 
 
 def _utf16_order(member: tuple[str, Json]) -> bytes:
     return member[0].encode("utf-16-be", "surrogatepass")  # a lone surrogate may stand in what is ignored
-
-
-def _refuse_constant(text: str) -> Json:
-    raise NotCanonical(text)
 
 
 def _integer(text: str) -> Json:
@@ -297,8 +268,6 @@ def _layout(sign: str, digits: str, power: int) -> str:
     return f"{sign}{mantissa}e{'+' if point > 0 else '-'}{abs(point - 1)}"
 
 
-def _decoder(members: Callable[[list[tuple[str, Json]]], dict[str, Json]]) -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=members, parse_float=_number, parse_int=_integer, parse_constant=_refuse_constant)
-
-
-_DECODER, _SORTING_DECODER = _decoder(_unique), _decoder(_unique_sorted)
+_EXACT = decoder(_integer, _number)
+_EXACT_SORTING = decoder(_integer, _number, _unique_in_utf16_order)
+"""For texts in which the order of names by UTF-16 code units is not that of their bytes."""

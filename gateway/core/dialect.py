@@ -1,12 +1,13 @@
 """The wire form that a dialect gives to our own answers and marks. Pure. Decisions are never a dialect's: see `gateway.core.decision`."""
 
-import json
 from collections.abc import Iterable, Mapping
 
 from gateway.core.dialect_file import DialectError, DialectMistake, parse_dialect
 from gateway.core.model import Headers
+from gateway.core.pointers import Json, compile_pointer, matches
 from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.problems import Problem
+from gateway.core.strict_json import AS_PYTHON, read
 from gateway.core.template import STORED, placeholders, render, render_headers
 
 __all__ = [
@@ -80,29 +81,13 @@ def _stored(names: Iterable[str], body: bytes | None) -> dict[str, str]:
     if body is None or len(body) > LARGE_STORED:
         return {}
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = read(body, AS_PYTHON)
+    except ValueError:
         return {}
-    found = {name: _find(document, name.removeprefix(STORED).split("/")[1:]) for name in names}
+    found = {name: _first_text(matches(document, compile_pointer(name.removeprefix(STORED)))) for name in names}
     return {name: text for name, text in found.items() if text}
 
 
-def _find(value: object, segments: list[str]) -> str | None:
-    """The first text or whole number at a JSON pointer (RFC 6901) in which `*` stands for any member or index."""
-    if not segments:
-        return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
-    head, *rest = segments
-    for one in _children(value, head.replace("~1", "/").replace("~0", "~")):
-        if (text := _find(one, rest)) is not None:
-            return text
-    return None
-
-
-def _children(value: object, name: str) -> Iterable[object]:
-    match value:
-        case dict():
-            return value.values() if name == "*" else [value[name]] if name in value else []
-        case list():
-            return value if name == "*" else value[int(name) :][:1] if name.isascii() and name.isdigit() else []
-        case _:
-            return []
+def _first_text(values: Iterable[Json]) -> str | None:
+    """The first text or whole number."""
+    return next((str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool)), None)

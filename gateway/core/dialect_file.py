@@ -13,6 +13,7 @@ from xml.parsers import expat
 
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.policy import Dialect, Replay, Situation, Template
+from gateway.core.strict_json import read
 from gateway.core.template import NUMBERS, PLACEHOLDERS, STORED, TemplateError, check, content_type, is_json, is_xml, placeholders, render
 
 _KEYS = ("name", "about", "sources", "idempotency", "answers", "replay", "first_headers", "replay_headers")
@@ -212,14 +213,10 @@ class _Parser:
 
 def _is_json(body: bytes) -> bool:
     try:
-        json.loads(body, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        read(body)
+    except ValueError:
         return False
     return True
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def _is_xml(body: bytes) -> bool:

@@ -18,10 +18,11 @@ from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.forms import decode_parameter, form_pairs, is_form, may_name
 from gateway.core.headers import Fields, wire_name
 from gateway.core.path_interpretations import decode_escapes
-from gateway.core.pointers import split_pointer
+from gateway.core.pointers import NOTHING, at, split_pointer
 from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.routes import split_target
-from gateway.core.splice import JsonText, Whole, resolve
+from gateway.core.splice import JsonText
+from gateway.core.strict_json import Number
 
 _STRING = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(.*)', re.DOTALL)
 _ESCAPED = re.compile(rb'\\(["\\])')
@@ -144,12 +145,12 @@ def find_key_in_body(body: bytes, policy: KeyPolicy, text: JsonText | None = Non
     if not body.strip(b" \t\r\n"):
         return KeyMissing()
     try:
-        value = resolve((text or JsonText(body)).value(), split_pointer(policy.place.pointer))
+        value = at((text or JsonText(body)).value(), split_pointer(policy.place.pointer))
     except ValueError:
         return KeyInvalid("The key cannot be read: the body must be JSON (RFC 8259) in UTF-8, without duplicate names.")
-    if value is None:
+    if value is None or value is NOTHING:
         return KeyMissing()
-    if not isinstance(value, str) or (isinstance(value, Whole) and value == "-0"):
+    if not isinstance(value, str) or (isinstance(value, Number) and value == "-0"):
         return KeyInvalid(f"The key at {policy.place.pointer} must be a JSON string or a whole number.")
     return parse_text(value.encode("utf-8", "surrogatepass"), policy)
 

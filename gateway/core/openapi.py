@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gateway.core.openapi_answers import Json, parameter, responses, summary, upstream_headers
-from gateway.core.pointers import split_pointer
+from gateway.core.pointers import at, split_pointer
 from gateway.core.policy import HeaderKey, Mode, Policy, QueryKey, Route
 from gateway.core.routes import parse_pattern
-from gateway.core.splice import resolve
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")
 """The methods that OpenAPI 3.0 and 3.1 have operations for."""
@@ -97,7 +96,10 @@ def _described(document: Mapping[str, Any], base_path: str) -> Iterator[_Operati
 def _follow(said: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a local reference (RFC 6901 section 6) stands for; anything else is itself."""
     reference = said.get("$ref", "")
-    return resolve(document, split_pointer(reference[1:])) or {} if reference.startswith("#/") else said
+    if not reference.startswith("#/"):
+        return said
+    found = at(document, split_pointer(reference[1:]))
+    return found if isinstance(found, dict) else {}
 
 
 def _place(routes: Sequence[Route], operations: Sequence[_Operation], base_path: str) -> Iterator[_Placed]:

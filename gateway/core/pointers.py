@@ -1,6 +1,7 @@
-"""JSON pointers (RFC 6901) as fingerprint policies use them: to leave values out, or to cover nothing else.
+"""JSON pointers (RFC 6901): the value that one names, and as fingerprint policies use them, to leave values out or to cover nothing else.
 
-A `*` segment stands for every member of an object or every element of an array. (A member that is called `*` cannot be named alone.)
+In a fingerprint policy a `*` segment stands for every member of an object or every element of an array. (A member that is called `*`
+cannot be named alone.)
 """
 
 import re
@@ -8,19 +9,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
-"""dict with str keys, list, str, bool, None, int or float; from `gateway.core.canonical` also a str subclass that holds a number."""
+"""dict with str keys, list, str, bool, None, int or float; a reader of `strict_json` may make numbers a subclass of str."""
 
 Pointer: TypeAlias = tuple[str | None, ...]
 """The segments, unescaped; None for every member or element."""
 
 NOTHING: Final = object()
-"""What `selected` answers if nothing is selected."""
+"""What `at` and `selected` answer if there is nothing."""
 
 _ESCAPE = re.compile(r"~([01])")
 
 
 def split_pointer(pointer: str) -> list[str]:
-    """The reference tokens of a JSON pointer. Raises ValueError if it is none."""
+    """The reference tokens of a JSON pointer; none for the empty one. Raises ValueError if the text is no pointer."""
+    if not pointer:
+        return []
     if not pointer.startswith("/"):
         raise ValueError("a JSON pointer is empty or starts with a slash, as in /client_timestamp")
     if re.search(r"~(?![01])", pointer):
@@ -28,10 +31,29 @@ def split_pointer(pointer: str) -> list[str]:
     return [_ESCAPE.sub(lambda found: "~/"[int(found[1])], segment) for segment in pointer[1:].split("/")]
 
 
+def at(value: Json, tokens: Sequence[str]) -> Json:
+    """What the reference tokens name (RFC 6901 section 4); `NOTHING` if they name nothing. There is no wildcard, and `-` names nothing."""
+    for token in tokens:
+        if isinstance(value, dict):
+            value = value.get(token, NOTHING)
+        elif isinstance(value, list):
+            value = NOTHING if (index := _index(token, value)) is None else value[index]
+        else:
+            return NOTHING
+    return value
+
+
 def compile_pointer(pointer: str, *, wildcards: bool = True) -> Pointer:
     """A pointer made ready. Without `wildcards` a `*` is a name like any other. Raises ValueError if the text is no pointer."""
-    segments = split_pointer(pointer) if pointer else []
-    return tuple(None if wildcards and segment == "*" else segment for segment in segments)
+    return tuple(None if wildcards and segment == "*" else segment for segment in split_pointer(pointer))
+
+
+def matches(value: Json, pointer: Pointer) -> list[Json]:
+    """All that the pointer names, in the order of the text. The empty pointer names the whole value."""
+    found = [value]
+    for segment in pointer:
+        found = [child for holder in found for child in _children(holder, segment)]
+    return found
 
 
 def without(value: Json, pointer: Pointer) -> Json:
@@ -41,10 +63,7 @@ def without(value: Json, pointer: Pointer) -> Json:
     """
     if not pointer:
         return None
-    holders: list[Json] = [value]
-    for segment in pointer[:-1]:
-        holders = [child for holder in holders for child in _children(holder, segment)]
-    for holder in holders:
+    for holder in matches(value, pointer[:-1]):
         _drop(holder, pointer[-1])
     return value
 

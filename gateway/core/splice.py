@@ -3,17 +3,17 @@
 A body is changed only where an upstream wants its key in there. Parsing it and writing it anew would change numbers, escapes, member order
 and white space, and with them digests and signatures over the rest that only the upstream understands.
 
-`strict_json` is stricter than a parser (RFC 8259 in UTF-8, no duplicate names, nesting up to `MAX_DEPTH`), since what can be read in two
-ways has no one place for a key. It is more generous than the canonical form: no number is judged, since none is looked at.
+Only strict JSON (`strict_json`) is changed, since a text that two readers read differently has no one place for a key. The canonical form
+asks for more: here no number is judged.
 """
 
 import json
 import re
 from collections.abc import Iterator
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
-from gateway.core.canonical import MAX_DEPTH
 from gateway.core.pointers import Json, split_pointer
+from gateway.core.strict_json import Number, decoder, read
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -21,65 +21,17 @@ _Span: TypeAlias = tuple[int, int, bool]
 """Start and end of a value, and whether it is there; else both are the place for it."""
 
 
-def _unique_names(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("duplicate name")
-    return result
-
-
-class Whole(str):
-    """A whole number as it is written: an interpreter's limits on digits must not decide what a body is."""
-
-    __slots__ = ()
-
-
-def _whole(text: str) -> Whole:
+def _whole(text: str) -> Number:
     """In a function of Python's, so that other threads get their turn between two numbers of a long text."""
-    return Whole(text)
+    return Number(text)
 
 
 def _unread(_: str) -> int:
-    """Any other number, unread."""
     return 0
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
-
-
-_READER = json.JSONDecoder(object_pairs_hook=_unique_names, parse_float=_unread, parse_int=_whole, parse_constant=_refuse_constant)
-
-
-def strict_json(body: bytes) -> Json:
-    """The value of a JSON text: whole numbers as `Whole`, every other one 0. Raises ValueError if it is not strict JSON."""
-    try:
-        value = _READER.decode(body.decode())
-    except RecursionError as error:
-        raise ValueError("too deep") from error  # an interpreter's limit, and all of them lie beyond ours
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _is_too_deep(value):
-        raise ValueError("too deep")
-    return value
-
-
-def _is_too_deep(value: Json) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        holders = [list(item.values()) if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
-        level = [item for holder in holders for item in holder]
-    return bool(level)
-
-
-def resolve(value: Json, tokens: list[str]) -> Json:
-    """What a JSON pointer's reference tokens name (RFC 6901 section 4); None also if they name nothing."""
-    for token in tokens:
-        if isinstance(value, dict):
-            value = value.get(token)
-        elif isinstance(value, list):
-            value = next((item for index, item in enumerate(value) if str(index) == token), None)
-        else:
-            return None
-    return value
+_DECODER = decoder(_whole, _unread)
+"""Whole numbers are `Number`, every other number is 0, unread."""
 
 
 def splice(body: bytes, pointer: str, text: str) -> bytes | None:
@@ -101,10 +53,10 @@ class JsonText:
         self._places: dict[str, tuple[str, _Span | None]] = {}
 
     def value(self) -> Json:
-        """As `strict_json` reads it. Raises ValueError if it is none."""
+        """Whole numbers as `Number`, every other number as 0. Raises ValueError if the body is not strict JSON."""
         if self._value is None:
             try:
-                self._value = strict_json(self.body)
+                self._value = read(self.body, _DECODER)
             except ValueError as error:
                 self._value = error
         if isinstance(self._value, ValueError):
@@ -115,7 +67,7 @@ class JsonText:
         """Look for a place ahead of time, in whatever thread. Raises ValueError if the pointer is none."""
         if pointer in self._places:
             return
-        tokens = split_pointer(pointer) if pointer else []
+        tokens = split_pointer(pointer)
         try:
             self.value()
         except ValueError:
@@ -175,9 +127,9 @@ def _parts(source: str, at: int) -> Iterator[tuple[str, int, int]]:
     while source[at] not in "}]":
         name = str(index)
         if named:
-            name, at = _READER.raw_decode(source, at)
+            name, at = _DECODER.raw_decode(source, at)
             at = _skip(source, _skip(source, at) + 1)
-        _, end = _READER.raw_decode(source, at)
+        _, end = _DECODER.raw_decode(source, at)
         yield name, at, end
         at = _skip(source, end)
         if source[at] == ",":

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import get_default_algorithms
 from jwt.exceptions import PyJWTError
 
+from gateway.core.strict_json import AS_PYTHON, read
 from gateway.principal.facts import PrincipalError
-from gateway.principal.token import Token, strict_json
+from gateway.principal.token import Token
 
 MAX_KEYS = 64
 """Keys of one set that are looked at."""
@@ -70,7 +71,7 @@ def read_key_set(text: bytes) -> tuple[VerificationKey, ...]:
 
     Raises ValueError if the text is no JWK Set.
     """
-    document = strict_json(text)
+    document = read(text, AS_PYTHON)
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise ValueError("this is no JWK Set")

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from gateway.core.policy import JwtPrincipal
+from gateway.core.strict_json import AS_PYTHON, read
 
 MAX_TOKEN = 16 * 1024
 """Bytes. What is longer is refused unread."""
@@ -43,7 +43,7 @@ def read_token(text: bytes) -> Token | None:
     if parts is None:
         return None
     try:
-        header, claims = strict_json(_decode(parts[1])), strict_json(_decode(parts[2]))
+        header, claims = read(_decode(parts[1]), AS_PYTHON), read(_decode(parts[2]), AS_PYTHON)
         signature = _decode(parts[3])
     except ValueError:
         return None
@@ -53,14 +53,6 @@ def read_token(text: bytes) -> Token | None:
     if not isinstance(algorithm, str) or not isinstance(key_id, str | None):
         return None
     return Token(algorithm, key_id, claims, text[: parts.end(2)], signature)
-
-
-def strict_json(data: bytes) -> object:
-    """A JSON text (RFC 8259) in UTF-8, without duplicate names, which RFC 7519 section 4 forbids, or NaN. Raises ValueError."""
-    try:
-        return json.loads(data.decode(), object_pairs_hook=_members, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def find_fault(claims: Mapping[str, object], source: JwtPrincipal, now: float) -> str | None:
@@ -115,14 +107,3 @@ def _meant(audience: object, wanted: tuple[str, ...]) -> bool:
 def _is_instant(value: object) -> TypeGuard[int | float]:
     """Whether it is a NumericDate: a number, and a finite one."""
     return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a name occurs twice")
-    return members
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from gateway.core.headers import Fields, first
 from gateway.core.model import Headers
-from gateway.core.pointers import Json
+from gateway.core.pointers import Json, at, split_pointer
 from gateway.core.reconcile.policy import Webhook
-from gateway.core.reconcile.strict import Number, at, read, tokens_of
+from gateway.core.strict_json import Number, read
 from gateway.http.request import BodyLost, Request
 from gateway.http.response import CONTINUE
 from gateway.ports import Memory
@@ -96,7 +96,7 @@ def tell(webhook: Webhook, headers: Headers, body: bytes) -> Told | None:
 
 def _text(document: Json, pointer: str) -> str | None:
     """A text, or a number by its own text, as `gateway.core.reconcile.capture` keeps them."""
-    value = at(document, tokens_of(pointer))
+    value = at(document, split_pointer(pointer))
     if isinstance(value, Number):
         return _short(str(value))
     return _short(value) if isinstance(value, str) else None

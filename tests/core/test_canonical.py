@@ -17,8 +17,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.canonical import MAX_DEPTH, canonicalise, ecmascript
+from gateway.core.canonical import canonicalise, ecmascript
 from gateway.core.pointers import Json, compile_pointer
+from gateway.core.strict_json import MAX_DEPTH
 from tests.core.jsons import corpus, json_texts, scrambled, values
 from tests.core.vectors import load
 

@@ -29,9 +29,9 @@ from gateway.core.pointers import compile_pointer
 from gateway.core.policy import BodyKey, FingerprintPolicy, FormKey, HeaderKey, KeyMode, KeyPolicy, Policy, QueryKey, Route
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.found import document_of
-from gateway.core.reconcile.strict import read
 from gateway.core.routes import RouteTable, normal_segments, split_target
 from gateway.core.splice import splice
+from gateway.core.strict_json import read
 from gateway.core.via import forwarders
 from gateway.http.chunks import Chunks
 from gateway.principal.token import read_token

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.core.canonical import canonicalise
-from gateway.core.pointers import NOTHING, Json, Pointer, compile_pointer, selected, split_pointer, without
+from gateway.core.pointers import NOTHING, Json, Pointer, at, compile_pointer, matches, selected, split_pointer, without
 from tests.core.jsons import texts, values
 
 
@@ -239,3 +239,15 @@ def test_pointers_split_into_their_segments(names: list[str]) -> None:
 def test_without_names_the_whole() -> None:
     """The empty pointer names the whole text."""
     assert without({"a": 1}, ()) is None
+
+
+@given(small, st.lists(segments, max_size=3))
+def test_matches_are_found_at_the_places_that_the_pointer_names(value: Json, names: list[str]) -> None:
+    """A wildcard names every member or element, in order; without one, a pointer matches what `at` finds, or nothing."""
+    pointer = compile_pointer("".join(f"/{name}" for name in names))
+    found = matches(value, pointer)
+    if None not in pointer:
+        one = at(value, names)
+        assert found == ([] if one is NOTHING else [one])
+    elif pointer == (None,):
+        assert found == list(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())

@@ -158,7 +158,7 @@ def test_a_body_is_read_once() -> None:
 
     def counted(frame: FrameType, event: str, _: object) -> None:
         nonlocal calls
-        calls += event == "call" and frame.f_code.co_name == "_unique_names"
+        calls += event == "call" and frame.f_code.co_name == "unique_members"
 
     sys.setprofile(counted)
     try:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.policy import JwtPrincipal, JwtSecret
-from gateway.principal.token import MAX_TOKEN, claim_at, find_fault, read_token, strict_json
+from gateway.core.strict_json import AS_PYTHON, read
+from gateway.principal.token import MAX_TOKEN, claim_at, find_fault, read_token
 from tests.principal.tokens import compact, segment
 
 HEADER = {"alg": "ES256", "kid": "one"}
@@ -101,7 +102,7 @@ json_values = st.recursive(
 @given(json_values)
 def test_strict_json_reads_json(value: object) -> None:
     """What a JSON writer writes is read as it was."""
-    assert strict_json(json.dumps(value).encode()) == value
+    assert read(json.dumps(value).encode(), AS_PYTHON) == value
 
 
 @pytest.mark.parametrize(

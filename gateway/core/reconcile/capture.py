@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from gateway.core.pointers import Json
+from gateway.core.pointers import Json, at, split_pointer
 from gateway.core.reconcile.filling import is_json
-from gateway.core.reconcile.strict import at, read_texts, tokens_of
+from gateway.core.strict_json import AS_TEXTS, read
 
 MAX_LENGTH = 255
 """In characters. A longer value is left out whole: a part of it would name something else."""
@@ -24,10 +24,10 @@ def capture(body: bytes | None, content_type: bytes | None, wanted: Sequence[tup
     if not wanted or not body or content_type is None or not is_json(content_type.decode("latin-1")):
         return {}
     try:
-        document = read_texts(body)
+        document = read(body, AS_TEXTS)
     except ValueError:
         return {}
-    values = {name: _text(at(document, tokens_of(pointer))) for name, pointer in wanted}
+    values = {name: _text(at(document, split_pointer(pointer))) for name, pointer in wanted}
     return {name: text for name, text in values.items() if text}
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote
 
-from gateway.core.pointers import NOTHING, Json
-from gateway.core.reconcile.strict import Number, tokens_of, write
+from gateway.core.pointers import NOTHING, Json, split_pointer
+from gateway.core.strict_json import Number, write
 
 FOUND = "found:"
 CAPTURED = "captured."
@@ -150,7 +150,7 @@ def _slots(text: str, place: Place) -> Iterator[str | Slot]:
 
 def _slot(name: str, place: Place) -> Slot:
     if name.startswith(FOUND):
-        tokens_of(name.removeprefix(FOUND))
+        split_pointer(name.removeprefix(FOUND))
     elif name not in OWN and not (name.startswith(CAPTURED) and len(name) > len(CAPTURED)):
         known = "{key}, {principal}, {request_id}, {captured.NAME} and, in answers, {found:/json/pointer}"
         raise ValueError(f"there is no placeholder `{{{name}}}`; there are {known}")

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from gateway.core.headers import first
 from gateway.core.model import Headers
-from gateway.core.pointers import NOTHING, Json
+from gateway.core.pointers import NOTHING, Json, at, split_pointer
 from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,
@@ -22,7 +22,7 @@ from gateway.core.reconcile.filling import (
     fill,
 )
 from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Rule, Test, Verdict
-from gateway.core.reconcile.strict import Number, at, read, tokens_of, write
+from gateway.core.strict_json import Number, read, write
 
 BODILESS = frozenset({204, 205, 304})
 """Statuses of answers that have no body (RFC 9110 sections 15.3.5, 15.3.6, 15.4.5)."""
@@ -87,7 +87,7 @@ class Judged:
 def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
     """By the first rule that applies; NOT_YET_KNOWN if none does, or if the answer of an `executed` cannot be built.
 
-    JSON is read strictly (`strict.read`), whatever the Content-Type says: a text with duplicate names is none. Raises nothing.
+    JSON is read strictly (`strict_json.read`), whatever the Content-Type says: a text with duplicate names is none. Raises nothing.
     """
     document = document_of(found.body)
     for index, rule in enumerate(rules):
@@ -139,7 +139,7 @@ def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
     """
     if document is NOTHING:
         return False
-    tokens = tokens_of(condition.pointer)
+    tokens = split_pointer(condition.pointer)
     value = at(document, tokens)
     match condition.test:
         case Test.EQUALS:
@@ -196,7 +196,7 @@ def build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built
 
     def value(placeholder: str) -> Json:
         if placeholder.startswith(FOUND):
-            return at(document, tokens_of(placeholder.removeprefix(FOUND)))
+            return at(document, split_pointer(placeholder.removeprefix(FOUND)))
         return names.value(placeholder)
 
     headers = tuple([(name.encode("ascii"), fill(compile_header(text), value).encode("ascii")) for name, text in plan.headers])
@@ -205,7 +205,7 @@ def build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built
     if plan.body is not None:
         return Built(status, headers, fill(compile_body(plan.body, content_type_of(plan.headers)), value).encode())
     if plan.pointer:
-        part = at(document, tokens_of(plan.pointer))
+        part = at(document, split_pointer(plan.pointer))
         if part is NOTHING:
             raise Unfillable(FOUND + plan.pointer, "names nothing in what was found")
         if part is None:

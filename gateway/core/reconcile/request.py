@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
 from gateway.core.model import Headers
 from gateway.core.path_interpretations import parts
+from gateway.core.pointers import split_pointer
 from gateway.core.reconcile.filling import (
     CAPTURED,
     FOUND,
@@ -25,7 +26,7 @@ from gateway.core.reconcile.filling import (
 )
 from gateway.core.reconcile.found import BODILESS, Names
 from gateway.core.reconcile.policy import AnswerPlan, Cancel, Lookup, Reconcile, RequestTemplate, Rule, Test, Webhook
-from gateway.core.reconcile.strict import read, tokens_of
+from gateway.core.strict_json import read
 
 __all__ = ["Made", "Unfillable", "binds_caller", "check_plan", "check_template", "make_request", "names_principal", "placeholders_of"]
 
@@ -130,7 +131,7 @@ def check_plan(plan: AnswerPlan, captured: Collection[str], *, event: bool) -> N
         raise ValueError("an answer has a `body` or a `pointer` to what was found, not both")
     if plan.status in BODILESS and (plan.pointer or plan.body):
         raise ValueError(f"an answer with status {plan.status} has no body")
-    tokens_of(plan.pointer)
+    split_pointer(plan.pointer)
     _check_headers(plan.headers, _NOT_IN_ANSWERS, "is not kept with an answer")
     _check_body(plan.body, plan.headers)
     _check_names(placeholders_of(plan), captured)

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.core.model import Headers
+from gateway.core.strict_json import AS_PYTHON, DuplicateName, read, refuse_lone_surrogates
 from gateway.operate.operations import By, Wrong
 
 BODY_LIMIT = 16 * 1024 * 1024
@@ -134,12 +134,11 @@ async def read_document(request: web.Request, known: Collection[str]) -> Documen
         raise web.HTTPUnsupportedMediaType
     body = await request.read()
     try:
-        members = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
-        # What JSON can escape and UTF-8 cannot say (lone surrogates) can be neither stored nor shown.
-        json.dumps(members, ensure_ascii=False).encode()
-    except Wrong:
-        raise
-    except (ValueError, RecursionError):
+        members = read(body, AS_PYTHON)
+        refuse_lone_surrogates(members)  # they can be neither stored nor shown
+    except DuplicateName as error:
+        raise Wrong(error.name, "is given twice") from None
+    except ValueError:
         raise Wrong("body", "is no JSON") from None
     if not isinstance(members, dict):
         raise Wrong("body", "must be a JSON object")
@@ -147,19 +146,6 @@ async def read_document(request: web.Request, known: Collection[str]) -> Documen
         if name not in known:
             raise Wrong(name, f"no such member here; there are {', '.join(known)}")
     return Document(members)
-
-
-def _object(pairs: "list[tuple[str, Any]]") -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            raise Wrong(name, "is given twice")
-        members[name] = value
-    return members
-
-
-def _no_constant(_: str) -> None:
-    raise ValueError
 
 
 def _is_pair(pair: object) -> bool:

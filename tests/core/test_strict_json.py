@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.pointers import NOTHING, Json
-from gateway.core.reconcile.strict import Number, at, read, read_texts, tokens_of, write
+from gateway.core.pointers import NOTHING, Json, at, split_pointer
+from gateway.core.strict_json import AS_PYTHON, AS_TEXTS, AS_WRITTEN, DuplicateName, Number, read, refuse_lone_surrogates, write
 from tests.core.jsons import json_texts, texts, values
 
 
@@ -42,6 +42,44 @@ def test_is_no_more_generous_than_json(text: str) -> None:
     assert len(compact) <= len(text) or "\\" in text
 
 
+@given(json_texts)
+def test_every_decoder_takes_the_same_texts(text: str) -> None:
+    """What a caller makes of numbers does not decide which texts are JSON."""
+    taken: set[bool] = set()
+    for numbers in (AS_WRITTEN, AS_TEXTS, AS_PYTHON):
+        try:
+            read(text.encode(), numbers)
+        except ValueError:
+            taken.add(False)
+        else:
+            taken.add(True)
+    assert len(taken) == 1
+
+
+@given(st.lists(texts, min_size=1, unique=True), st.data())
+def test_names_what_stands_twice(names: list[str], data: st.DataObject) -> None:
+    """The error names the member that an object has twice."""
+    again = data.draw(st.sampled_from(names))
+    members = ",".join(f"{json.dumps(name)}:1" for name in [*names, again])
+    with pytest.raises(DuplicateName) as error:
+        read(f"[{{{members}}}]".encode())
+    assert error.value.name == again
+
+
+@pytest.mark.parametrize("body", [b'"\\ud800"', b'{"\\udc00":1}', b'[[{"a":"x\\ud83d"}]]'])
+def test_lone_surrogates_can_be_refused(body: bytes) -> None:
+    """They are read, wherever they stand, and refused for a caller that cannot keep them."""
+    value = read(body)
+    with pytest.raises(ValueError, match="surrogates"):
+        refuse_lone_surrogates(value)
+
+
+@given(values)
+def test_texts_with_utf8_are_not_refused(value: Json) -> None:
+    """A pair of surrogates is one character, and no lone one."""
+    refuse_lone_surrogates(read(json.dumps(value).encode()))
+
+
 @pytest.mark.parametrize(
     "number", ["0", "-0", "1.10", "1e2", "1E+02", "12345678901234567890", "0.1000000000000000055511151231257827", "9" * 5000]
 )
@@ -53,7 +91,7 @@ def test_keeps_numbers_as_written(number: str) -> None:
 @pytest.mark.parametrize("number", ["0", "-1", "7", "9007199254740991", "-9007199254740991"])
 def test_whole_numbers_are_texts(number: str) -> None:
     """To who wants texts only a whole number is one, if every reader has the same (RFC 7493 section 2.2)."""
-    assert read_texts(f'{{"n":{number}}}'.encode()) == {"n": number}
+    assert read(f'{{"n":{number}}}'.encode(), AS_TEXTS) == {"n": number}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +99,7 @@ def test_whole_numbers_are_texts(number: str) -> None:
 )
 def test_other_numbers_are_no_texts(number: str) -> None:
     """What most readers make another number of would name something else to them."""
-    value = at(read_texts(f'{{"n":{number}}}'.encode()), ["n"])
+    value = at(read(f'{{"n":{number}}}'.encode(), AS_TEXTS), ["n"])
     assert isinstance(value, float)
 
 
@@ -89,9 +127,9 @@ def test_other_numbers_are_no_texts(number: str) -> None:
 )
 def test_refuses(body: bytes) -> None:
     """What two readers could read differently, and what no reader should have to read, is no JSON."""
-    for reader in (read, read_texts):
+    for numbers in (AS_WRITTEN, AS_TEXTS, AS_PYTHON):
         with pytest.raises(ValueError):  # noqa: PT011 - any of the reader's reasons
-            reader(body)
+            read(body, numbers)
 
 
 def test_takes_the_greatest_depth() -> None:
@@ -119,7 +157,7 @@ def test_takes_the_greatest_depth() -> None:
 )
 def test_points(pointer: str, want: str | None) -> None:
     """A pointer names one value or nothing (RFC 6901); null is something."""
-    found = at(read(b'{"a":[1,{"b/c":null}],"0":"z","":true,"*":"star"}'), tokens_of(pointer))
+    found = at(read(b'{"a":[1,{"b/c":null}],"0":"z","":true,"*":"star"}'), split_pointer(pointer))
     assert (None if found is NOTHING else write(found)) == want
 
 
@@ -128,7 +166,7 @@ def test_points_at_every_member(members: dict[str, int]) -> None:
     """Whatever a member is called, its escaped name is its pointer."""
     document = read(json.dumps(members).encode())
     for name, value in members.items():
-        assert at(document, tokens_of("/" + name.replace("~", "~0").replace("/", "~1"))) == str(value)
+        assert at(document, split_pointer("/" + name.replace("~", "~0").replace("/", "~1"))) == str(value)
 
 
 def test_writes_lone_surrogates_as_escapes() -> None:
