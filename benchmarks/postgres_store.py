@@ -16,7 +16,7 @@ from pathlib import Path
 
 import uvloop
 
-from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse
+from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse, Terms
 from gateway.devtools.embedded import start_postgres
 from gateway.ports import Retention
 from gateway.store.migrate import migrate
@@ -33,10 +33,13 @@ RESPONSE = StoredResponse(
 )
 
 
+TERMS = Terms("create-charge", 30.0, 120.0)
+
+
 def intent() -> Intent:
     fingerprint = Fingerprint(1, bytes(32), secrets.token_bytes(32))
     key = RecordKey("payments:header.0123456789012345678901234567890123456789012", secrets.token_hex(16))
-    return Intent(key, fingerprint, secrets.token_bytes(16), "create-charge", secrets.token_hex(8), "POST", b"/v1/charges", 30.0, 120.0)
+    return Intent(key, fingerprint, secrets.token_bytes(16), TERMS, secrets.token_hex(8), "POST", b"/v1/charges")
 
 
 async def client(store: PostgresStore, intents: Iterator[Intent]) -> None:

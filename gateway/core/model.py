@@ -158,35 +158,42 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """All that a store needs to make a record out of a request: one reserve or claim statement.
+class Terms:
+    """What all intents of one route have in common. Made once for a route and its policy, so that a store may compare two by identity.
 
     Durations are seconds. `max_execution` is how long after a lapsed lease the upstream may still be at it: it places
     `reconcile_after`. `reconcilable` says whether the route has a probe; without one a doubtful record is a dead letter at once.
 
-    `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a tombstone of this key is reported
+    `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a tombstone of the key is reported
     instead of a new record made. `observed`: the route's mode is `observe`, the attempt is not guarded, and its record stands in nobody's
-    way unless it completes.
-
-    `captured`: values of the request by name, kept for probes and webhooks; `correlation` the one by which the route's webhook finds the
-    record;
-    `sealed` the request itself, encrypted, for a probe that resends it. `reexecute`: a claim may also take an `unknown` record that is no
-    dead letter and whose `reconcile_after` has passed.
+    way unless it completes. `reexecute`: a claim may also take an `unknown` record that is no dead letter and whose `reconcile_after`
+    has passed.
     """
 
-    key: RecordKey
-    fingerprint: Fingerprint
-    owner: bytes
     route_id: str
-    request_id: str
-    method: str
-    target: bytes
     lease: float
     max_execution: float
     reconcilable: bool = False
     gone_for: float | None = None
     observed: bool = False
+    reexecute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """All that a store needs to make a record out of a request: one reserve or claim statement.
+
+    `captured`: values of the request by name, kept for probes and webhooks; `correlation` the one by which the route's webhook finds the
+    record; `sealed` the request itself, encrypted, for a probe that resends it.
+    """
+
+    key: RecordKey
+    fingerprint: Fingerprint
+    owner: bytes
+    terms: Terms
+    request_id: str
+    method: str
+    target: bytes
     captured: Mapping[str, str] | None = None
     correlation: str | None = None
     sealed: bytes | None = None
-    reexecute: bool = False

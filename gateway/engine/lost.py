@@ -44,7 +44,7 @@ class LostReply:
     def of(
         cls, intent: Intent, started: float, retention: Retention, *, settled_by_stale: bool, earlier: Earlier = Earlier.NOTHING
     ) -> "LostReply":
-        lease = Lease(intent.key, _NOT_LANDED, intent.owner, 0, started, intent.lease)
+        lease = Lease(intent.key, _NOT_LANDED, intent.owner, 0, started, intent.terms.lease)
         return cls(lease, retention, settled_by_stale, earlier)
 
 

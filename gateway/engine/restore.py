@@ -40,7 +40,7 @@ class Restoring:
             found = await until_answered(self.tools, lambda: self.tools.store.find(self.lease.key))
             if found is not None and found.owner == intent.owner:  # it has landed, and its reply was lost
                 started = self.tools.clock.boottime()
-                lease: Lease | None = Lease(found.key, found.record_id, intent.owner, found.attempt, started, intent.lease)
+                lease: Lease | None = Lease(found.key, found.record_id, intent.owner, found.attempt, started, intent.terms.lease)
             elif found is not None and self._was_there_before(found):
                 lease = await self._claim(found, intent)
             else:

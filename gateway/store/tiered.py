@@ -224,9 +224,9 @@ class TieredStore:
     async def _ask(self, intent: Intent) -> Record | Taken | Held | None:
         """What Redis knows for certain; that somebody else's is there; my lease there if it is acknowledged; or None."""
         lookup = intent.key.lookup_digest()
-        if intent.observed or self._writes.pending(lookup):
+        if intent.terms.observed or self._writes.pending(lookup):
             return None
-        ttl = min(self._lease_ttl, intent.lease / 2)
+        ttl = min(self._lease_ttl, intent.terms.lease / 2)
         value = encode_lease(lookup, intent.fingerprint, intent.owner)
         try:
             answer = await self._hot.acquire(lookup, value, milliseconds(ttl))
@@ -259,7 +259,7 @@ class TieredStore:
         try:
             if taken.running is not None:
                 found = await self._looks.find(intent.key)
-                if found is None and intent.gone_for is None:
+                if found is None and intent.terms.gone_for is None:
                     return in_progress(intent.key, taken.running)  # its reserve is on its way
                 if found is not None and (not found.observed or found.status is Status.COMPLETED):
                     return found

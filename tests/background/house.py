@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from gateway.background.reconciler import Reconciler
-from gateway.core.model import Intent, Lease, Record, RecordKey
+from gateway.core.model import Intent, Lease, Record, RecordKey, Terms
 from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import (
     AnswerPlan,
@@ -227,16 +227,12 @@ class House:
             key,
             fingerprint(),
             secrets.token_bytes(16),
-            name,
+            Terms(name, 30.0, MAX_EXECUTION, reconcilable=True, reexecute=reexecute),
             "request-1",
             "POST",
             b"/v1/charges",
-            30.0,
-            MAX_EXECUTION,
-            reconcilable=True,
             captured={"key": key.key, "order": "o/1"},
             sealed=SEALER.seal(packed, key.lookup_digest()),
-            reexecute=reexecute,
         )
 
     def fields(self, key: RecordKey) -> tuple[tuple[bytes, bytes], ...]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.model import Intent, Lease, RecordKey, Status, StoredResponse
+from gateway.core.model import Intent, Lease, RecordKey, Status, StoredResponse, Terms
 from tests.core.records import FINGERPRINT, RESPONSE, record
 
 texts = st.text("ab:%{}*0123456789\0,é", max_size=6)
@@ -57,10 +57,11 @@ def test_states() -> None:
 
 
 LEASE = Lease(RecordKey("s", "k"), UUID(int=1), b"o" * 16, 1, 0.0, 30.0)
-INTENT = Intent(RecordKey("s", "k"), FINGERPRINT, b"o" * 16, "route", "request", "POST", b"/", 30.0, 120.0)
+TERMS = Terms("route", 30.0, 120.0)
+INTENT = Intent(RecordKey("s", "k"), FINGERPRINT, b"o" * 16, TERMS, "request", "POST", b"/")
 
 
-@pytest.mark.parametrize("value", [RecordKey("s", "k"), FINGERPRINT, RESPONSE, record(Status.UNKNOWN), LEASE, INTENT], ids=type)
+@pytest.mark.parametrize("value", [RecordKey("s", "k"), FINGERPRINT, RESPONSE, record(Status.UNKNOWN), LEASE, TERMS, INTENT], ids=type)
 def test_values_are_frozen(value: Any) -> None:
     """Values are shared between tasks, so none can be changed or grow attributes."""
     for field in fields(value):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gateway.core.decision import Label
 from gateway.core.fingerprint import make_fingerprinter
 from gateway.core.key_location import Parts
-from gateway.core.model import Headers, Intent, Record, RecordKey
+from gateway.core.model import Headers, Intent, Record, RecordKey, Terms
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.engine import Engine
@@ -188,7 +188,7 @@ class Stage:
         """A reserve or claim as another process would send it, for the same operation."""
         request = self.request()
         meaning = make_fingerprinter(FingerprintPolicy(), b"").fingerprint(request.content)
-        return Intent(KEY, meaning, self.randomness.token(), "charge", request.request_id, "POST", request.target, 30.0, 120.0)
+        return Intent(KEY, meaning, self.randomness.token(), Terms("charge", 30.0, 120.0), request.request_id, "POST", request.target)
 
     def tell(self, line: str) -> None:
         self.transcript.append(line)

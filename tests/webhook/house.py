@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Terms
 from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import (
     OWN_KEY,
@@ -89,13 +89,10 @@ def intent_for(key: RecordKey) -> Intent:
         key,
         Fingerprint(1, bytes(32), bytes(32)),
         secrets.token_bytes(16),
-        ROUTE,
+        Terms(ROUTE, LEASE, MAX_EXECUTION, reconcilable=True),
         "request-1",
         "POST",
         b"/v1/charges",
-        LEASE,
-        MAX_EXECUTION,
-        reconcilable=True,
         captured={OWN_KEY: key.key},
         correlation=key.key,
     )
@@ -132,7 +129,7 @@ class Hall:
     async def reserve(self, key: str | None = None, principal: str = "none", **changes: Any) -> Lease:
         """A record that is in progress, with its key captured."""
         wanted = intent_for(RecordKey(f"payments:{principal}", key or f"key-{secrets.token_hex(8)}"))
-        lease = await self.store.reserve(replace(wanted, **changes))
+        lease = await self.store.reserve(replace(wanted, terms=replace(wanted.terms, **changes)))
         assert isinstance(lease, Lease)
         return lease
 

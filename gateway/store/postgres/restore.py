@@ -37,13 +37,13 @@ def _of_the_attempt(lease: Lease, intent: Intent) -> tuple[Any, ...]:
         fingerprint.digest,
         fingerprint.version,
         fingerprint.policy,
-        intent.route_id,
+        intent.terms.route_id,
         intent.request_id,
         intent.method,
         intent.target,
-        intent.max_execution,
-        intent.reconcilable,
-        intent.observed,
+        intent.terms.max_execution,
+        intent.terms.reconcilable,
+        intent.terms.observed,
         encode_captured(intent.captured),
         storable(intent.correlation),
         lease.earlier is not Earlier.NOTHING,
@@ -54,7 +54,7 @@ def _of_the_attempt(lease: Lease, intent: Intent) -> tuple[Any, ...]:
 def _of_the_end(intent: Intent, answer: Completion | None, end: Answered | Doubted) -> tuple[Any, ...]:
     reason = end.reason if isinstance(end, Doubted) else None
     if answer is None:
-        return (*[None] * 10, intent.sealed, reason, OBSERVED_DOUBT_KEPT if intent.observed else None)
+        return (*[None] * 10, intent.sealed, reason, OBSERVED_DOUBT_KEPT if intent.terms.observed else None)
     return (
         answer.status,
         answer.reason,

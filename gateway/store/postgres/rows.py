@@ -67,14 +67,14 @@ def intent_row(intent: Intent) -> tuple[Any, ...]:
         fingerprint.version,
         fingerprint.policy,
         intent.owner,
-        intent.route_id,
+        intent.terms.route_id,
         intent.request_id,
         intent.method,
         intent.target,
-        intent.lease,
-        intent.max_execution,
-        intent.reconcilable,
-        intent.observed,
+        intent.terms.lease,
+        intent.terms.max_execution,
+        intent.terms.reconcilable,
+        intent.terms.observed,
         encode_captured(intent.captured),
         storable(intent.correlation),
         intent.sealed,
@@ -114,7 +114,7 @@ def storable(text: str | None) -> str | None:
 
 def tombstone_digests(intents: Iterable[Intent]) -> list[bytes | None]:
     """The last argument of `reserve_or_gone`: what each intent asks for."""
-    return [None if intent.gone_for is None else intent.key.lookup_digest() for intent in intents]
+    return [None if intent.terms.gone_for is None else intent.key.lookup_digest() for intent in intents]
 
 
 def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
@@ -129,14 +129,14 @@ def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
         fingerprint.digest,
         fingerprint.version,
         fingerprint.policy,
-        intent.route_id,
+        intent.terms.route_id,
         intent.request_id,
         intent.method,
         intent.target,
-        intent.lease,
-        intent.max_execution,
-        intent.reconcilable,
-        intent.observed,
+        intent.terms.lease,
+        intent.terms.max_execution,
+        intent.terms.reconcilable,
+        intent.terms.observed,
         encode_captured(intent.captured),
         storable(intent.correlation),
         intent.sealed,

@@ -120,7 +120,7 @@ class Statements:
     async def reserve(self, lane: Lane, intents: Sequence[Intent]) -> Mapping[bytes, Reserved | StoreUnavailable]:
         """Owners that are absent from the answer lost a race that this statement could not see the end of."""
         sent = self._clock.boottime()
-        asking = any(intent.gone_for is not None for intent in intents)
+        asking = any(intent.terms.gone_for is not None for intent in intents)
         arguments = (*columns(map(intent_row, intents)), INLINE_BYTES)
         if asking:
             rows = await lane.fetch(QUERIES["reserve_or_gone"], *arguments, tombstone_digests(intents), self._clock.limits())
@@ -137,7 +137,7 @@ class Statements:
                 tombstone = Tombstone(intent.key, route, row["expires_in"], row["expires_at_us"])
                 answers.setdefault(owner, tombstone)  # a record that began under an older tombstone is what counts
             elif row["version"] is None:
-                answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.lease)
+                answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.terms.lease)
             elif not isinstance(answers.get(owner), Lease):  # a lease wins over a row that was deleted after the statement's snapshot
                 answers[owner] = _found(intent, row, self._clock.behind())
         return answers
@@ -170,4 +170,4 @@ def _found(intent: Intent, row: Row, behind: float) -> Reserved | StoreUnavailab
         record = decode_record(intent.key, row, behind)
     except Unreadable:
         return unavailable("error", may_have_landed=False, asked=True)
-    return InTheWay(record) if row["observed"] and not intent.observed and record.status is not Status.COMPLETED else record
+    return InTheWay(record) if row["observed"] and not intent.terms.observed and record.status is not Status.COMPLETED else record

@@ -208,14 +208,14 @@ class PostgresStore:
 
     async def _claim(self, query: str, found: Record, intent: Intent, deadline: float) -> Lease | None:
         fresh = query == "new_life"
-        arguments = claim_arguments(found, intent) if fresh else (*claim_arguments(found, intent), intent.reexecute)
+        arguments = claim_arguments(found, intent) if fresh else (*claim_arguments(found, intent), intent.terms.reexecute)
         earlier = Earlier.NOTHING if fresh else found.earlier  # the fence sees to it that what was found holds
 
         async def work(lane: Lane) -> Lease | None:
             sent = self._clock.boottime()
             for row in await lane.fetch(QUERIES[query], *arguments, self._clock.limits()):
                 self._clock.read(row["now_us"], sent)
-                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.lease, earlier)
+                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.terms.lease, earlier)
             return None
 
         return await self._calls.run("claim", work, deadline)

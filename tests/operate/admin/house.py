@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from gateway.config import TcpListener
-from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse
+from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse, Terms
 from gateway.core.policy import Policy
 from gateway.core.reconcile.policy import Lookup, Reconcile, RequestTemplate
 from gateway.operate.admin import AdminPorts, make_admin, start_admin
@@ -39,13 +39,10 @@ class House:
             RecordKey(scope_id or f"{route}:none", key),
             Fingerprint(1, digest, digest),
             secrets.token_bytes(16),
-            route,
+            Terms(route, LEASE, MAX_EXECUTION, self.policies[route].reconcilable),
             f"request-{key}",
             "POST",
             b"/v1/charges?x=\xff",
-            LEASE,
-            MAX_EXECUTION,
-            reconcilable=self.policies[route].reconcilable,
             captured={"key": key, "order": "order \x1b[31m1"},
         )
         lease = await self.store.reserve(intent)

@@ -42,7 +42,7 @@ class Bench:
 
     async def make(self, name: str, state: str, **settings: object) -> Lease:
         """A record in that state."""
-        wanted = replace(intent(key(name), reconcilable=state != "dead_letter"), **settings)  # type: ignore[arg-type]  # a test's choice
+        wanted = intent(key(name), reconcilable=state != "dead_letter", **settings)  # type: ignore[arg-type]  # a test's choice
         lease = await self.store.reserve(wanted)
         assert isinstance(lease, Lease)
         match state:

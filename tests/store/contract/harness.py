@@ -14,7 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
-from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse
+from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse, Terms
 from gateway.core.packing import ZLIB, pack
 from gateway.ports import Maintenance, Retention, Store, Transition
 from gateway.ports.reconciliation import Audit, Entry, Reconciliation
@@ -201,19 +201,13 @@ def intent(
         key=key or fresh_key(),
         fingerprint=meaning or fingerprint(),
         owner=owner or secrets.token_bytes(16),
-        route_id=route_id,
+        terms=Terms(route_id, lease, max_execution, reconcilable, gone_for, observed, reexecute),
         request_id=request_id,
         method="POST",
         target=b"/v1/charges?x=%FF\xfe",
-        lease=lease,
-        max_execution=max_execution,
-        reconcilable=reconcilable,
-        gone_for=gone_for,
-        observed=observed,
         captured=captured,
         correlation=correlation,
         sealed=sealed,
-        reexecute=reexecute,
     )
 
 

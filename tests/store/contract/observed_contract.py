@@ -79,7 +79,7 @@ class ObservedContract:
         before = await found(harness.store, former.key)
         wanted = intent(former.key, fingerprint("charge 77", policy="newer", version=2), request_id="request-2")
         lease = await reserved(harness.store, wanted)
-        assert (lease.attempt, lease.owner, lease.duration) == (1, wanted.owner, wanted.lease)
+        assert (lease.attempt, lease.owner, lease.duration) == (1, wanted.owner, wanted.terms.lease)
         assert lease.record_id != former.record_id
         record = await found(harness.store, former.key)
         assert (record.record_id, record.owner, record.attempt) == (lease.record_id, wanted.owner, 1)

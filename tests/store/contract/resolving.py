@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status
 from gateway.ports import Transition
@@ -69,7 +68,7 @@ async def correlated(harness: Harness, value: str = "order-1", scope: str = "pay
 
 def telling(key: RecordKey | None = None, captured: Mapping[str, str] = CAPTURED, value: str = "order-1", **more: object) -> Intent:
     """An intent of a route with a webhook."""
-    return replace(intent(key), captured=captured, correlation=value, **more)  # type: ignore[arg-type]  # fields by name
+    return intent(key, captured=captured, correlation=value, **more)  # type: ignore[arg-type]  # fields by name
 
 
 async def proved(harness: Harness, wanted: Intent | None = None) -> Lease:

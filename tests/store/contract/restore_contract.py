@@ -24,7 +24,7 @@ from tests.store.contract.harness import (
 def lost(*, attempt: int = 1, earlier: Earlier = Earlier.NOTHING, wanted: Intent | None = None) -> tuple[Lease, Intent]:
     """A lease whose record the store knows nothing of, and the intent that it was given for."""
     wanted = wanted or intent()
-    return Lease(wanted.key, uuid4(), wanted.owner, attempt, 0.0, wanted.lease, earlier), wanted
+    return Lease(wanted.key, uuid4(), wanted.owner, attempt, 0.0, wanted.terms.lease, earlier), wanted
 
 
 class RestoreContract:

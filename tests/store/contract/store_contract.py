@@ -58,7 +58,7 @@ class StoreContract(RetentionContract, ObservedContract, ReconciliationContract,
         """Who comes first owns the first attempt, and the record tells what it was made from."""
         wanted = intent(request_id="request-7")
         lease = await reserved(harness.store, wanted)
-        assert (lease.key, lease.owner, lease.attempt, lease.duration) == (wanted.key, wanted.owner, 1, wanted.lease)
+        assert (lease.key, lease.owner, lease.attempt, lease.duration) == (wanted.key, wanted.owner, 1, wanted.terms.lease)
         record = await found(harness.store, wanted.key)
         assert record.status is Status.IN_PROGRESS
         assert record.lease_live

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Terms, Tombstone
 from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, Transition
 from gateway.ports.reconciliation import Entry, Fence
 from gateway.store.postgres import PostgresStore
@@ -128,23 +128,21 @@ class Machine(RuleBasedStateMachine):
     def holder(self, number: int) -> Lease | None:
         return self.leases[-1 - number % len(self.leases)] if self.leases else None
 
-    def wanted(self, key: RecordKey, meaning: str, probe: bool, watch: bool, ask: bool = False) -> Intent:
-        wanted = intent(
-            key, MEANINGS[meaning], lease=LEASE, max_execution=MAX_EXECUTION, reconcilable=probe, observed=watch, route_id=self.route
-        )
-        return replace(wanted, gone_for=GONE_FOR if ask else None)
+    def wanted(self, key: RecordKey, meaning: str, probe: bool, watch: bool, *, ask: bool = False, again: bool = False) -> Intent:
+        terms = Terms(self.route, LEASE, MAX_EXECUTION, probe, GONE_FOR if ask else None, watch, again)
+        return replace(intent(key, MEANINGS[meaning]), terms=terms)
 
     def new_life(self, wanted: Intent, row: Row | None) -> Row:
         self.lives += 1
         version, until = 1 if row is None else row.version + 1, self.now + LEASE
-        meaning, probe = wanted.fingerprint, wanted.reconcilable
-        row = Row(Status.IN_PROGRESS, wanted.owner, meaning, 1, self.lives, version, until, probe, wanted.observed, self.now)
+        meaning, probe = wanted.fingerprint, wanted.terms.reconcilable
+        row = Row(Status.IN_PROGRESS, wanted.owner, meaning, 1, self.lives, version, until, probe, wanted.terms.observed, self.now)
         return replace(row, due=until + MAX_EXECUTION)
 
     @rule(which=KEYS, meaning=st.sampled_from("ab"), probe=st.booleans(), watch=st.booleans(), ask=st.booleans())
     def reserve(self, which: int, meaning: str, probe: bool, watch: bool, ask: bool) -> None:
         key = self.keys[which]
-        wanted = self.wanted(key, meaning, probe, watch, ask)
+        wanted = self.wanted(key, meaning, probe, watch, ask=ask)
         answer = self.ask(self.harness.store.reserve(wanted))
         row, grave = self.rows.get(key), self.graves.get(key, 0.0)
         if row is None and ask and grave > self.now:
@@ -165,7 +163,7 @@ class Machine(RuleBasedStateMachine):
         if not self.seen:
             return
         record = self.seen[-1 - number % len(self.seen)]
-        row, wanted = self.rows.get(record.key), replace(self.wanted(record.key, meaning, probe, watch), reexecute=again)
+        row, wanted = self.rows.get(record.key), self.wanted(record.key, meaning, probe, watch, again=again)
         answer = self.ask(self.harness.store.claim(record, wanted))
         exact = row is not None and (row.version, row.expired(self.now)) == (record.version, record.expired) and self.same_life(record, row)
         if exact and row is not None and record.expired and (row.ended or row.yields(watching=watch)):

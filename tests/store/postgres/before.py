@@ -43,7 +43,7 @@ class Before:
 
     async def reserve(self, wanted: Intent) -> Lease | asyncpg.Record:
         (row,) = await self.run("reserve", *columns([intent_row(wanted)[: self.intent_columns]]), INLINE)
-        return Lease(wanted.key, row["record_id"], wanted.owner, 1, 0.0, wanted.lease) if row["version"] is None else row
+        return Lease(wanted.key, row["record_id"], wanted.owner, 1, 0.0, wanted.terms.lease) if row["version"] is None else row
 
     async def reserved(self, wanted: Intent) -> Lease:
         lease = await self.reserve(wanted)
@@ -69,9 +69,9 @@ class Before:
         return await self._settle("doubt", (lease.key.scope_id, lease.key.key, lease.owner, "x"), *self.doubt_kept)
 
     async def claim(self, name: str, record: Record, wanted: Intent) -> Lease:
-        more = (wanted.reexecute,) if name == "retry" and self.migration >= 4 else ()
+        more = (wanted.terms.reexecute,) if name == "retry" and self.migration >= 4 else ()
         (row,) = await self.run(name, *claim_arguments(record, wanted)[: self.intent_columns + 2], *more)
-        return Lease(wanted.key, row["record_id"], wanted.owner, row["attempt"], 0.0, wanted.lease)
+        return Lease(wanted.key, row["record_id"], wanted.owner, row["attempt"], 0.0, wanted.terms.lease)
 
     async def lapse(self, record: Record) -> bool:
         key = record.key

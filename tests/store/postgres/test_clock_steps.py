@@ -173,7 +173,7 @@ async def test_not_executed_does_not_count_early_after_a_step(world: World, seco
     fence = Fence.of(record)
     assert await store.reconciliation.conclude_not_executed(fence, "x", KEPT, NOT_EXECUTED) is Transition.STALE
     assert await store.operations.release(fence, KEPT, AUDIT) is Transition.STALE
-    assert await store.claim(record, replace(intent(lease.key), reexecute=True)) is None
+    assert await store.claim(record, intent(lease.key, reexecute=True)) is None
 
 
 @STEPS

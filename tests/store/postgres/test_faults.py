@@ -38,7 +38,7 @@ async def test_a_reserve_whose_reply_is_lost_may_have_landed(make_store: MakeSto
     assert (lost.value.store, lost.value.reason, lost.value.may_have_landed) == ("postgres", "disconnected", True)
     record = await found(store, wanted.key)
     assert (record.owner, record.status) == (wanted.owner, Status.IN_PROGRESS)
-    lease = Lease(wanted.key, record.record_id, wanted.owner, record.attempt, 0.0, wanted.lease)
+    lease = Lease(wanted.key, record.record_id, wanted.owner, record.attempt, 0.0, wanted.terms.lease)
     assert await store.renew([lease]) == {wanted.owner}
 
 

@@ -1,7 +1,6 @@
 """The statements themselves, run inside transactions whose now() stands still: what holds at the very instant, and by which index."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -50,7 +49,7 @@ async def settle(connection: "Connection", query: str, wanted: Intent, *more: An
 
 
 async def complete(connection: "Connection", wanted: Intent, retention: Retention = KEPT) -> None:
-    lease = Lease(wanted.key, UUID(int=0), wanted.owner, 1, 0.0, wanted.lease)
+    lease = Lease(wanted.key, UUID(int=0), wanted.owner, 1, 0.0, wanted.terms.lease)
     row = await connection.fetchrow(QUERIES["complete"], *columns([completion(lease, response(), retention)]))
     assert row is not None
     assert row["transition"] == "done"
@@ -146,7 +145,7 @@ async def test_all_facts_of_an_intent_are_kept(frozen: "Connection") -> None:
     row = await frozen.fetchrow("SELECT * FROM gateway_records")
     assert row is not None
     assert (row["request_method"], row["request_target"]) == ("POST", wanted.target)
-    assert (row["route_id"], row["request_id"]) == (wanted.route_id, wanted.request_id)
+    assert (row["route_id"], row["request_id"]) == (wanted.terms.route_id, wanted.request_id)
     assert (row["request_fingerprint"], row["fingerprint_policy"]) == (wanted.fingerprint.digest, wanted.fingerprint.policy)
     assert (row["observed"], row["reconcilable"], row["reconcile_attempts"]) == (False, True, 0)
 
@@ -246,7 +245,7 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
     primary, expiring, tombstones = "gateway_records_pkey", "gateway_records_expiring", "gateway_tombstones_pkey"
     purge = {tombstones, "gateway_tombstones_expiring", "gateway_records_archive_pkey", "gateway_records_archive_purging", primary}
     purge |= {"gateway_webhook_events_pkey", "gateway_webhook_events_expiring", "gateway_history_pkey", "gateway_history_aging"}
-    asking = [replace(wanted, gone_for=n % 2 * 60.0 or None) for n, wanted in enumerate(many)]
+    asking = [intent(wanted.key, gone_for=n % 2 * 60.0 or None) for n, wanted in enumerate(many)]
     cases: list[tuple[str, tuple[Any, ...], set[str]]] = [
         (QUERIES["reserve"], (*columns(map(intent_row, many)), 65536), {primary}),
         (QUERIES["reserve_or_gone"], (*columns(map(intent_row, many)), 65536, tombstone_digests(asking)), {primary, tombstones}),

@@ -11,7 +11,7 @@ from gateway.core.packing import ZLIB
 from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, entry_key
 from tests.store.redis.support import eventually, fingerprint, token
-from tests.store.redis.tiers import KEPT, RETENTION, Tiers, intent, key, lease_of, record_of, response, tiers
+from tests.store.redis.tiers import KEPT, RETENTION, Tiers, intent, key, lease_of, record_of, response, tiers, with_terms
 
 
 @pytest.fixture
@@ -521,7 +521,7 @@ async def test_a_tick_survives_redis(bench: Tiers) -> None:
 async def test_a_tombstone_stays_out_of_redis(bench: Tiers) -> None:
     """Only the authority knows of tombstones: each late retry asks it, and leaves no entry behind that could outlive what it says."""
     record = key()
-    wanted = replace(intent(record), gone_for=600.0)
+    wanted = with_terms(intent(record), gone_for=600.0)
     lease = lease_of(await bench.store.reserve(wanted))
     await bench.store.complete(lease, response(), Retention(RETENTION, gone_for=600.0))
     await bench.forget(record)
@@ -539,7 +539,7 @@ async def test_a_tombstone_stays_out_of_redis(bench: Tiers) -> None:
 async def test_observed_attempts_stay_out_of_redis(bench: Tiers) -> None:
     """Neither their leases nor their answers enter it: nothing there refuses an enforcing request, which takes over and enters itself."""
     record = key()
-    watching = replace(intent(record), observed=True)
+    watching = with_terms(intent(record), observed=True)
     lease = lease_of(await bench.store.reserve(watching))
     assert await bench.entry(record) is None
     for store in (bench.store, bench.other):
@@ -555,7 +555,7 @@ async def test_observed_attempts_stay_out_of_redis(bench: Tiers) -> None:
 async def test_a_completed_observed_record_enters_redis_when_it_is_asked_for(bench: Tiers) -> None:
     """It counts, so an enforcing retry that reads it at the authority puts it there for the next one."""
     record = key()
-    lease = lease_of(await bench.store.reserve(replace(intent(record), observed=True)))
+    lease = lease_of(await bench.store.reserve(with_terms(intent(record), observed=True)))
     await bench.store.complete(lease, response(), KEPT)
     assert await bench.entry(record) is None
     assert record_of(await bench.store.reserve(intent(record))).response == response()

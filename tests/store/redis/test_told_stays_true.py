@@ -10,7 +10,7 @@ from gateway.core.model import Status, Tombstone
 from gateway.ports import Retention, StoreUnavailable
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry
 from tests.store.redis.support import eventually, fingerprint
-from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, record_of, response, tiers
+from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, record_of, response, tiers, with_terms
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def test_retries_of_a_gone_key_all_hear_of_its_tombstone(bench: Tiers) -> 
     await bench.forget(record)
     bench.clock.ahead += 7200.0
     assert await bench.authority.reap(10) == 1
-    retry = replace(intent(record), gone_for=86400.0)
+    retry = with_terms(intent(record), gone_for=86400.0)
     bench.authority.gate.clear()
     asked = bench.authority.asked
     asking = asyncio.ensure_future(bench.store.reserve(retry))
@@ -109,7 +109,7 @@ async def test_retries_of_a_gone_key_all_hear_of_its_tombstone(bench: Tiers) -> 
 async def test_an_observed_record_under_somebody_elses_lease_guards_nothing(bench: Tiers) -> None:
     """The owner of the lease is about to take it over; who comes meanwhile is told what a reserve says, not what was observed."""
     record = key()
-    watched = lease_of(await bench.store.reserve(replace(intent(record), observed=True)))
+    watched = lease_of(await bench.store.reserve(with_terms(intent(record), observed=True)))
     await bench.store.doubt(watched, "upstream_timeout")
     bench.authority.gate.clear()
     asked = bench.authority.asked

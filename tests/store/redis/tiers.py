@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Terms, Tombstone
 from gateway.ports import Retention, StoreUnavailable
 from gateway.store.null_observer import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, entry_key
@@ -108,7 +108,12 @@ def key() -> RecordKey:
 
 
 def intent(record: RecordKey, meaning: Fingerprint | None = None, lease: float = 30.0) -> Intent:
-    return Intent(record, meaning or fingerprint(), token(), "route", "request-1", "POST", b"/pay", lease, 60.0)
+    return Intent(record, meaning or fingerprint(), token(), Terms("route", lease, 60.0), "request-1", "POST", b"/pay")
+
+
+def with_terms(wanted: Intent, *, gone_for: float | None = None, observed: bool = False) -> Intent:
+    """The intent, as one of a route that answers `gone`, or that only observes."""
+    return replace(wanted, terms=replace(wanted.terms, gone_for=gone_for, observed=observed))
 
 
 def response(body: bytes | None = b"paid") -> StoredResponse:

@@ -111,14 +111,14 @@ class Row:
 
     def yields_to(self, intent: Intent) -> bool:
         """Whether it only observed, and the intent enforces."""
-        return self.observed and not intent.observed and self.status is not Status.COMPLETED
+        return self.observed and not intent.terms.observed and self.status is not Status.COMPLETED
 
     def claimable(self, intent: Intent, now: float) -> bool:
         """Whether the next attempt may begin: nothing was executed, or the intent says that executing again does no harm."""
         if self.status is Status.FAILED_RETRYABLE:
             return True
         doubtful = self.status is Status.UNKNOWN and not self.dead_lettered and not self.observed and self.evidence is None
-        return doubtful and intent.reexecute and self.over(now)
+        return doubtful and intent.terms.reexecute and self.over(now)
 
     def reapable(self, now: float) -> bool:
         return self.expired(now) and (self.gone_for is None or self.born + TOMBSTONE_AFTER <= now)
@@ -150,11 +150,11 @@ def new_life(intent: Intent, born: float, version: int) -> Row:
         fingerprint=intent.fingerprint,
         owner=intent.owner,
         attempt=1,
-        route_id=intent.route_id,
+        route_id=intent.terms.route_id,
         request_id=intent.request_id,
-        max_execution=intent.max_execution,
-        reconcilable=intent.reconcilable,
-        observed=intent.observed,
+        max_execution=intent.terms.max_execution,
+        reconcilable=intent.terms.reconcilable,
+        observed=intent.terms.observed,
         born=born,
         method=intent.method,
         target=intent.target,

@@ -36,15 +36,15 @@ class MemoryStore:
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         started, now = self._boottime(), self._now()
         row = self._rows.get(intent.key)
-        if row is None and intent.gone_for is not None and (tombstone := self._tombstone(intent.key, now)) is not None:
+        if row is None and intent.terms.gone_for is not None and (tombstone := self._tombstone(intent.key, now)) is not None:
             return tombstone
         if row is None or row.yields_to(intent):
             self._keep(intent.key, row, now)
-            row = new_life(intent, now, version=0 if row is None else row.version).leased(now, intent.lease)
+            row = new_life(intent, now, version=0 if row is None else row.version).leased(now, intent.terms.lease)
             self._rows[intent.key] = row
         else:
             return report(intent.key, row, now)
-        return Lease(intent.key, row.record_id, intent.owner, row.attempt, started, intent.lease)
+        return Lease(intent.key, row.record_id, intent.owner, row.attempt, started, intent.terms.lease)
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
         started, now = self._boottime(), self._now()
@@ -59,8 +59,8 @@ class MemoryStore:
             taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code, judged=row.judged)
         else:
             return None
-        self._rows[found.key] = taken.leased(now, intent.lease)
-        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.lease, found.earlier)
+        self._rows[found.key] = taken.leased(now, intent.terms.lease)
+        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.terms.lease, found.earlier)
 
     async def lapse(self, found: Record) -> bool:
         row, now = self._exactly(found), self._now()

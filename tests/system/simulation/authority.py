@@ -101,7 +101,7 @@ class UnreliableStore:
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         started = self._boottime()
-        wanted = replace(intent, reconcilable=True)
+        wanted = _reconcilable(intent)
         found = await self._ask("reserve", intent.key, lambda: self._reserve(wanted))
         return replace(found, started=started) if isinstance(found, Lease) else found
 
@@ -113,7 +113,7 @@ class UnreliableStore:
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
         started = self._boottime()
-        wanted = replace(intent, reconcilable=True)
+        wanted = _reconcilable(intent)
         lease = await self._ask("claim", found.key, lambda: self._claim(found, wanted))
         return None if lease is None else replace(lease, started=started)
 
@@ -147,7 +147,7 @@ class UnreliableStore:
         return await self._ask("doubt", lease.key, lambda: at_once(self._authority.doubt(lease, reason)))
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
-        return await self._ask("restore", lease.key, lambda: self._restore(lease, replace(intent, reconcilable=True), end))
+        return await self._ask("restore", lease.key, lambda: self._restore(lease, _reconcilable(intent), end))
 
     def _restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         settled = at_once(self._authority.restore(lease, intent, end))
@@ -172,6 +172,10 @@ class UnreliableStore:
 
     async def counts(self) -> Counts:
         raise StoreUnavailable("authority", "not_ready", may_have_landed=False)
+
+
+def _reconcilable(intent: Intent) -> Intent:
+    return replace(intent, terms=replace(intent.terms, reconcilable=True))
 
 
 def _never(_: object) -> bool:

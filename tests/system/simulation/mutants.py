@@ -128,7 +128,7 @@ class TrustsRedisAlone(TieredStore):
             return held
         if held is None:
             return await self._authority.reserve(intent)
-        return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.lease)
+        return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.terms.lease)
 
 
 class TellsMisuseFromRedis(TieredStore):
