@@ -9,7 +9,7 @@ from gateway.config.reconcile_fields import ReconcileFields, RuleFields
 from gateway.config.shapes import Field, Section
 from gateway.config.webhook_fields import WebhookFields
 from gateway.core.policy import BasicPrincipal, ForwardKey, HeaderPrincipal, Policy, PrincipalSource
-from gateway.core.reconcile.filling import CAPTURED, PRINCIPAL, REQUEST_ID
+from gateway.core.reconcile.placeholders import CAPTURED, PRINCIPAL, REQUEST_ID
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Rule, Verdict
 from gateway.core.reconcile.request import binds_caller, placeholders_of
 

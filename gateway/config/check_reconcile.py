@@ -17,7 +17,7 @@ from gateway.config.shapes import Section
 from gateway.config.units import format_duration
 from gateway.config.upstream_fields import TimeoutFields, UpstreamFields
 from gateway.core.policy import ForwardKey, OnUnknown, Policy
-from gateway.core.reconcile.filling import PRINCIPAL
+from gateway.core.reconcile.placeholders import PRINCIPAL
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Pace, RequestTemplate, Resend, Verdict
 from gateway.core.reconcile.request import check_template, placeholders_of
 

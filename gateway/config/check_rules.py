@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from gateway.config.kinds import Reader
 from gateway.config.reconcile_fields import ConditionFields, RuleFields
 from gateway.config.shapes import Section
-from gateway.core.reconcile.filling import CAPTURED
+from gateway.core.reconcile.placeholders import CAPTURED
 from gateway.core.reconcile.policy import Rule, Test, Verdict
 from gateway.core.reconcile.request import check_plan
 

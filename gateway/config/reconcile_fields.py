@@ -10,7 +10,7 @@ from gateway.config.json_values import JsonValues, Yes
 from gateway.config.kinds import Choice, Duration, Text, Whole
 from gateway.config.named import FromFile, Named
 from gateway.config.shapes import Field, ListOf, Section, Struct
-from gateway.core.reconcile.filling import same_as
+from gateway.core.reconcile.placeholders import same_as
 from gateway.core.reconcile.policy import AnswerPlan, Pace, Verdict
 
 PROBES = ("lookup", "cancel", "resend", "manual")

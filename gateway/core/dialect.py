@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 from gateway.core.dialect_file import DialectError, DialectMistake, parse_dialect
+from gateway.core.dialect_template import STORED, placeholders, render, render_headers
 from gateway.core.model import Headers
 from gateway.core.pointers import Json, compile_pointer, matches
 from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.problems import Problem
 from gateway.core.strict_json import AS_PYTHON, read
-from gateway.core.template import STORED, placeholders, render, render_headers
 
 __all__ = [
     "DialectError",

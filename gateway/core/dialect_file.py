@@ -11,10 +11,11 @@ from difflib import get_close_matches
 from typing import Any
 from xml.parsers import expat
 
+from gateway.core.dialect_template import NUMBERS, PLACEHOLDERS, STORED, TemplateError, check, placeholders, render
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.strict_json import read
-from gateway.core.template import NUMBERS, PLACEHOLDERS, STORED, TemplateError, check, content_type, is_json, is_xml, placeholders, render
+from gateway.core.template import content_type_of, is_json, is_xml
 
 _KEYS = ("name", "about", "sources", "idempotency", "answers", "replay", "first_headers", "replay_headers")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -197,7 +198,7 @@ class _Parser:
     def body(self, template: Template, path: tuple[str, ...], situation: Situation) -> None:
         if not template.body:
             return
-        media_type = content_type(template)
+        media_type = content_type_of(template.headers)
         if not media_type:
             self.report(path, "needs a Content-Type among the answer's headers")
             return

@@ -1,8 +1,13 @@
-"""Answers as templates: `{placeholders}` in header values and bodies, each value escaped for the place where it stands. Pure.
+"""Texts with `{placeholders}`, each value escaped for the place where its placeholder stands. The one template engine. Pure.
 
-What a place is, the template's own text says. In a header value: inside a quoted string, or outside. In a JSON body: inside a string, or
-outside, where only numbers may stand. In an XML body: text or a quoted attribute. In `text/plain`: a line. Bodies of other media types
-have no placeholders.
+The template's own text says what a place is: in a request target, the path or the query; in a header value or a JSON body, inside a
+quoted string or outside; in XML, text or a quoted attribute; in `text/plain`, a line; in a form, a name or a value.
+
+A `Vocabulary` says which placeholders exist, and where each may stand. There are two ways to fill a template, which differ in what they do
+with a value that cannot stand in its place unchanged:
+
+* `fill` refuses it. A probe that asked for something else would find nothing, and *nothing* would free a key.
+* `fill_anyway` replaces the characters that cannot stand there. Our own answer to a client has to go out.
 """
 
 import enum
@@ -10,253 +15,274 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
+from urllib.parse import quote
 
-from gateway.core.model import Headers
-from gateway.core.policy import Template
-
-PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
-    {
-        "key": "the client's key, as its text is",
-        "request_id": "the id of this exchange, as in X-Request-Id",
-        "date": "the time of this answer, as in Date",
-        "status": "the status of this answer",
-        "detail": "a sentence that tells the client how to go on",
-        "retry_after": "whole seconds, 1 to 60",
-        "original_request": "the id of the exchange in which the operation ran",
-        "original_status": "the status of the stored answer",
-        "expires": "when the record ends, written as Date is",
-    }
-)
-"""Every placeholder, and what stands in its place. Besides: `{stored:POINTER}`."""
-
-NUMBERS = frozenset({"status", "retry_after", "original_status"})
-"""Placeholders that may stand outside of strings in JSON."""
-
-STORED = "stored:"
-"""The beginning of a placeholder for a text in the stored JSON answer: a JSON pointer follows, in which `*` is any member or index."""
+from gateway.core.pointers import NOTHING, Json
+from gateway.core.strict_json import Number, write
 
 MAX_VALUE = 1024
-"""Longer values are cut. Keys and ids of exchanges are much shorter; what an upstream stored need not be."""
+"""Characters. `fill_anyway` cuts longer values. Keys and ids of exchanges are much shorter; what an upstream stored need not be."""
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?::[^{}\"\s]*)?)\}")
-_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)+")
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*(?:[.:][^{}\"]*)?)\}")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+_SHORT_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
-class TemplateError(ValueError):
-    """A placeholder that cannot be filled in. The message names it and the remedy."""
+class Unfillable(ValueError):
+    """A placeholder has no value, or one that cannot stand in its place. `name` is the placeholder; the message tells no value."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"`{{{name}}}` {why}")
+        self.name = name
 
 
-class _Place(enum.Enum):
+class Place(enum.Enum):
+    """Where a placeholder stands."""
+
+    PATH = enum.auto()
+    QUERY = enum.auto()
     HEADER = enum.auto()
     HEADER_STRING = enum.auto()
     JSON_STRING = enum.auto()
     JSON_VALUE = enum.auto()
     XML = enum.auto()
     PLAIN = enum.auto()
+    FORM = enum.auto()
     NOWHERE = enum.auto()
+    """In a body whose media type does not say how to escape."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
-    name: str
-    place: _Place
-
-
-_Pieces: TypeAlias = tuple[str | _Slot, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A header field. `whole` is its value if that holds no placeholder."""
-
-    name: bytes
-    pieces: _Pieces
-    whole: bytes | None
-
-
-_Fields: TypeAlias = tuple[_Field, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    headers: _Fields
-    body: _Pieces
-
-
-def render(template: Template, values: Mapping[str, str], status: int | None = None) -> tuple[int, Headers, bytes]:
-    """Status, header fields and body of an answer. `status` overrides the template's own; `{status}` is filled in from it.
-
-    `values` is by placeholder. One that is not there, or empty, is nothing in a body (`null` outside of strings in JSON), and a header
-    field with it is left out. `Cache-Control: no-store` is added unless the template says something else. Raises `TemplateError` for a
-    template that `check` refuses.
+class Slot:
+    """A placeholder, by the name between its braces. `of_json`: its value is any part of a JSON document, so it may be an empty text, and
+    outside of strings in JSON it stands as it is.
     """
-    compiled = _compile(template)
-    final = template.status if status is None else status
-    known = {**values, "status": str(final)}
-    headers = _filled(compiled.headers, known)
-    if not any(name.lower() == b"cache-control" for name, _ in headers):
-        headers += ((b"Cache-Control", b"no-store"),)
-    return final, headers, "".join(_fill(compiled.body, known)).encode()
+
+    name: str
+    place: Place
+    of_json: bool = False
 
 
-def render_headers(headers: tuple[tuple[str, str], ...], values: Mapping[str, str]) -> Headers:
-    """Header fields alone. A field is left out if a placeholder in it has no value."""
-    return _filled(_compile_headers(headers), values)
+Pieces: TypeAlias = tuple[str | Slot, ...]
+"""A template, compiled."""
+
+Vocabulary: TypeAlias = Callable[[str, Place], Slot]
+"""Makes the slot of a placeholder. Raises ValueError, with the remedy, for one that does not exist or may not stand in this place."""
+
+Values: TypeAlias = Callable[[str], Json]
+"""From a placeholder's name to its value; `NOTHING` if it has none."""
 
 
-def check(template: Template) -> None:
-    """Raises `TemplateError` for an unknown placeholder, and for one in a place where its value could not be made safe."""
-    _compile(template)
+# ---- compiling
 
 
-def placeholders(template: Template) -> frozenset[str]:
-    """The names of all placeholders in a template."""
-    compiled = _compile(template)
-    pieces = [piece for field in compiled.headers for piece in field.pieces] + list(compiled.body)
-    return frozenset(piece.name for piece in pieces if isinstance(piece, _Slot))
+def compile_target(text: str, vocabulary: Vocabulary) -> Pieces:
+    """A request target. Raises what the vocabulary raises, as all of these do."""
+    return tuple(_target(text, vocabulary))
 
 
-def is_json(media_type: str) -> bool:
+def compile_header(text: str, vocabulary: Vocabulary) -> Pieces:
+    """A header value: double quotes delimit strings in it."""
+    return tuple(_split(text, Place.HEADER, Place.HEADER_STRING, vocabulary))
+
+
+def compile_body(text: str, content_type: str, vocabulary: Vocabulary) -> Pieces:
+    """A body, by its Content-Type."""
+    if is_json(content_type):
+        return tuple(_split(text, Place.JSON_VALUE, Place.JSON_STRING, vocabulary))
+    if is_xml(content_type):
+        return tuple(_slots(text, Place.XML, vocabulary))
+    return tuple(_slots(text, _BODIES.get(_media_type(content_type), Place.NOWHERE), vocabulary))
+
+
+_BODIES: Mapping[str, Place] = MappingProxyType({"text/plain": Place.PLAIN, "application/x-www-form-urlencoded": Place.FORM})
+
+
+def slots(pieces: Pieces) -> list[Slot]:
+    """The placeholders."""
+    return [piece for piece in pieces if isinstance(piece, Slot)]
+
+
+def is_json(content_type: str) -> bool:
     """Whether a Content-Type value names JSON: `application/json`, `…+json`, `application/x-amz-json-1.1`."""
-    return "json" in _subtype_words(media_type)
+    return "json" in _subtype_words(content_type)
 
 
-def is_xml(media_type: str) -> bool:
+def is_xml(content_type: str) -> bool:
     """Whether a Content-Type value names XML."""
-    return "xml" in _subtype_words(media_type)
+    return "xml" in _subtype_words(content_type)
 
 
-def content_type(template: Template) -> str:
-    """The template's Content-Type; empty if it has none."""
-    return next((value for name, value in template.headers if name.lower() == "content-type"), "")
+def content_type_of(headers: tuple[tuple[str, str], ...]) -> str:
+    """The Content-Type among the fields; empty if there is none."""
+    return next((value for name, value in headers if name.lower() == "content-type"), "")
 
 
-def _subtype_words(media_type: str) -> list[str]:
-    return re.split(r"[+.-]", media_type.partition(";")[0].partition("/")[2].strip().lower())
+def _subtype_words(content_type: str) -> list[str]:
+    return re.split(r"[+.-]", _media_type(content_type).partition("/")[2])
 
 
-@lru_cache(maxsize=1024)
-def _compile_headers(headers: tuple[tuple[str, str], ...]) -> _Fields:
-    return tuple([_compile_field(name, value) for name, value in headers])
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
-def _compile_field(name: str, value: str) -> _Field:
-    pieces = tuple(_split(value, _Place.HEADER, _Place.HEADER_STRING))
-    fixed = [piece for piece in pieces if isinstance(piece, str)]
-    return _Field(name.encode("ascii"), pieces, _value("".join(fixed)) if len(fixed) == len(pieces) else None)
+def _target(text: str, vocabulary: Vocabulary) -> Iterator[str | Slot]:
+    """The first question mark that stands in no placeholder ends the path."""
+    end, place = 0, Place.PATH
+    for found in PLACEHOLDER.finditer(text):
+        before = text[end : found.start()]
+        place = Place.QUERY if "?" in before else place
+        yield before
+        yield vocabulary(found[1], place)
+        end = found.end()
+    yield text[end:]
 
 
-@lru_cache(maxsize=1024)
-def _compile(template: Template) -> _Compiled:
-    headers = _compile_headers(template.headers)
-    media_type = content_type(template)
-    if is_json(media_type):
-        body = _split(template.body, _Place.JSON_VALUE, _Place.JSON_STRING)
-    elif is_xml(media_type):
-        body = _slots(template.body, _Place.XML)
-    elif media_type.partition(";")[0].strip().lower() == "text/plain":
-        body = _slots(template.body, _Place.PLAIN)
-    else:
-        body = _slots(template.body, _Place.NOWHERE)
-    return _Compiled(headers, tuple(body))
-
-
-def _split(text: str, outside: _Place, inside: _Place) -> Iterator[str | _Slot]:
+def _split(text: str, outside: Place, inside: Place, vocabulary: Vocabulary) -> Iterator[str | Slot]:
     """Pieces of a text in which double quotes delimit strings."""
     end = 0
     for string in _QUOTED.finditer(text):
-        yield from _slots(text[end : string.start()], outside)
-        yield from _slots(string[0], inside)
+        yield from _slots(text[end : string.start()], outside, vocabulary)
+        yield from _slots(string[0], inside, vocabulary)
         end = string.end()
-    yield from _slots(text[end:], outside)
+    yield from _slots(text[end:], outside, vocabulary)
 
 
-def _slots(text: str, place: _Place) -> Iterator[str | _Slot]:
+def _slots(text: str, place: Place, vocabulary: Vocabulary) -> Iterator[str | Slot]:
     end = 0
-    for found in _PLACEHOLDER.finditer(text):
+    for found in PLACEHOLDER.finditer(text):
         if end < found.start():
             yield text[end : found.start()]
-        yield _slot(found[1], place)
+        yield vocabulary(found[1], place)
         end = found.end()
     if end < len(text):
         yield text[end:]
 
 
-def _slot(name: str, place: _Place) -> _Slot:
-    if name.startswith(STORED):
-        if not _POINTER.fullmatch(name.removeprefix(STORED)):
-            raise TemplateError(f"`{{{name}}}` names no JSON pointer; write one as in {{stored:/payment/id}}")
-    elif name not in PLACEHOLDERS:
-        known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
-        raise TemplateError(f"there is no placeholder `{{{name}}}`; there are {known} and {{stored:/json/pointer}}")
-    if place is _Place.NOWHERE:
-        raise TemplateError(f"`{{{name}}}` cannot be escaped in this media type; placeholders work in JSON, XML and text/plain")
-    if place is _Place.JSON_VALUE and name not in NUMBERS:
-        raise TemplateError(f'`{{{name}}}` stands outside of a string; put it in quotes, as in "{{{name}}}"')
-    return _Slot(name, place)
+# ---- filling
 
 
-def _filled(headers: _Fields, values: Mapping[str, str]) -> Headers:
-    filled: list[tuple[bytes, bytes]] = []
-    for field in headers:
-        if field.whole is not None:
-            filled.append((field.name, field.whole))
-        elif all(isinstance(piece, str) or values.get(piece.name) for piece in field.pieces):
-            filled.append((field.name, _value("".join(_fill(field.pieces, values)))))
-    return tuple(filled)
+def fill(pieces: Pieces, values: Values) -> str:
+    """The text, with every value unchanged but for escapes. Raises `Unfillable`."""
+    return "".join([piece if isinstance(piece, str) else _exact(piece, values(piece.name)) for piece in pieces])
 
 
-def _value(text: str) -> bytes:
-    return text.strip().encode("ascii", "replace")
+def fill_anyway(pieces: Pieces, values: Mapping[str, str]) -> str:
+    """The text, with characters that cannot stand in their place replaced. A value that is missing is empty, or null outside of strings in
+    JSON.
+    """
+    return "".join([piece if isinstance(piece, str) else _clean(piece, values.get(piece.name, "")[:MAX_VALUE]) for piece in pieces])
 
 
-def _fill(pieces: _Pieces, values: Mapping[str, str]) -> list[str]:
-    return [piece if isinstance(piece, str) else _ESCAPES[piece.place](values.get(piece.name, "")[:MAX_VALUE]) for piece in pieces]
+def sample(pieces: Pieces) -> str:
+    """The text with a value that is right in every place."""
+    return "".join([piece if isinstance(piece, str) else "1" for piece in pieces])
+
+
+def _exact(slot: Slot, value: Json) -> str:
+    if value is NOTHING:
+        raise Unfillable(slot.name, "has no value")
+    if slot.place is Place.JSON_VALUE:
+        return _exact_json(slot, value)
+    text, rule = _text(slot, value), _RULES[slot.place]
+    if rule.why is not None and rule.unfit.search(text):
+        raise Unfillable(slot.name, rule.why)
+    if slot.place is Place.HEADER and text.strip() != text:
+        raise Unfillable(slot.name, "begins or ends with a blank, which a header field would lose")
+    try:
+        return rule.escape(text)
+    except UnicodeEncodeError as error:
+        raise Unfillable(slot.name, "is no Unicode text") from error
+
+
+def _text(slot: Slot, value: Json) -> str:
+    if isinstance(value, str):
+        if not value and not slot.of_json:
+            raise Unfillable(slot.name, "is empty, which could name everything")
+        return str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    raise Unfillable(slot.name, "is neither a text nor a number")
+
+
+def _exact_json(slot: Slot, value: Json) -> str:
+    """Outside of strings."""
+    if slot.of_json:
+        return write(value)
+    if not isinstance(value, str) or isinstance(value, Number) or not _WHOLE.fullmatch(value):
+        raise Unfillable(slot.name, "stands outside of a string and is no whole number")
+    return value
+
+
+def _clean(slot: Slot, text: str) -> str:
+    if slot.place is Place.JSON_VALUE:
+        return str(int(text)) if _SHORT_INTEGER.fullmatch(text) else "null"
+    rule = _RULES[slot.place]
+    return rule.escape(rule.unfit.sub(rule.replacement, text))
+
+
+# ---- what may stand where
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """`unfit` finds a character that cannot stand in a place. `fill` refuses it and says `why`; `fill_anyway` writes `replacement`. Where
+    `why` is None, `fill` leaves the character to `escape`.
+    """
+
+    unfit: re.Pattern[str]
+    replacement: str
+    why: str | None
+    escape: Callable[[str], str]
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_PATH = re.compile(r"[/\\;?#%\x00-\x1f\x7f-\x9f]")
+"""Most frameworks route by the decoded path: an escaped slash is one more segment to them, and what it leads to *does not exist*."""
+_NOT_HEADER = re.compile(r"[^\x20-\x7e]")
+"""Line ends would begin a new field (RFC 9110 section 5.5)."""
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_PLAIN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _XML = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 )  # white space by number, since attributes would lose it
-_NOT_PLAIN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_NOT_HEADER = re.compile(r"[^\x20-\x7e]")
 
 
-def _header(value: str) -> str:
-    return _NOT_HEADER.sub("?", value)
+def _percent(text: str) -> str:
+    """Only what RFC 3986 section 2.3 calls unreserved stands for itself."""
+    return quote(text, safe="")
 
 
-def _header_string(value: str) -> str:
-    return _header(value).replace("\\", "\\\\").replace('"', '\\"')
+def _quoted_string(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _json_string(value: str) -> str:
-    return json.dumps(_SURROGATE.sub("\ufffd", value))[1:-1]
+def _json_string(text: str) -> str:
+    return json.dumps(text)[1:-1]
 
 
-def _json_value(value: str) -> str:
-    return str(int(value)) if _INTEGER.fullmatch(value) else "null"
+def _xml(text: str) -> str:
+    return text.translate(_XML)
 
 
-def _xml(value: str) -> str:
-    return _NOT_XML.sub("\ufffd", value).translate(_XML)
+_IN_PATH = (
+    "stands in the path and holds what servers read as more than a part of it, such as a slash, even if escaped; ask for it in the query"
+)
+_IN_HEADER = "holds a character that no header field takes"
+_IN_BODY = "holds a character that the body's media type does not take"
 
-
-def _plain(value: str) -> str:
-    return _NOT_PLAIN.sub(" ", value)
-
-
-_ESCAPES: Mapping[_Place, Callable[[str], str]] = {
-    _Place.HEADER: _header,
-    _Place.HEADER_STRING: _header_string,
-    _Place.JSON_STRING: _json_string,
-    _Place.JSON_VALUE: _json_value,
-    _Place.XML: _xml,
-    _Place.PLAIN: _plain,
-}
+_RULES: Mapping[Place, _Rule] = MappingProxyType(
+    {
+        Place.PATH: _Rule(_NOT_PATH, "", _IN_PATH, _percent),
+        Place.QUERY: _Rule(_SURROGATE, "\ufffd", None, _percent),
+        Place.FORM: _Rule(_SURROGATE, "\ufffd", None, _percent),
+        Place.HEADER: _Rule(_NOT_HEADER, "?", _IN_HEADER, str),
+        Place.HEADER_STRING: _Rule(_NOT_HEADER, "?", _IN_HEADER, _quoted_string),
+        Place.JSON_STRING: _Rule(_SURROGATE, "\ufffd", None, _json_string),
+        Place.XML: _Rule(_NOT_XML, "\ufffd", _IN_BODY, _xml),
+        Place.PLAIN: _Rule(_NOT_PLAIN, " ", _IN_BODY, str),
+    }
+)

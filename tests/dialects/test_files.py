@@ -8,8 +8,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gateway.core.dialect import parse_dialect, render
+from gateway.core.dialect_template import NUMBERS, PLACEHOLDERS
 from gateway.core.policy import Policy, Replay, Situation, Template
-from gateway.core.template import NUMBERS, PLACEHOLDERS, content_type, is_json, is_xml
+from gateway.core.template import content_type_of, is_json, is_xml
 from gateway.dialects import text_of
 from tests.dialects.files import NAMES, defaults, dialect, policy, tree
 
@@ -61,9 +62,9 @@ OUGHT = {
 def well_formed(template: Template, body: bytes) -> object:
     """The text of a body, read by what its Content-Type says."""
     text = body.decode()
-    if is_json(content_type(template)):
+    if is_json(content_type_of(template.headers)):
         return json.loads(text)
-    if is_xml(content_type(template)):
+    if is_xml(content_type_of(template.headers)):
         return "".join(ET.fromstring(text.encode()).itertext())
     return text
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from gateway.core.pointers import Json, at, split_pointer
-from gateway.core.reconcile.filling import is_json
 from gateway.core.strict_json import AS_TEXTS, read
+from gateway.core.template import is_json
 
 MAX_LENGTH = 255
 """In characters. A longer value is left out whole: a part of it would name something else."""

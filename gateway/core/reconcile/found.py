@@ -11,18 +11,10 @@ from typing import assert_never
 from gateway.core.headers import first
 from gateway.core.model import Headers
 from gateway.core.pointers import NOTHING, Json, at, split_pointer
-from gateway.core.reconcile.filling import (
-    CAPTURED,
-    FOUND,
-    PRINCIPAL,
-    Unfillable,
-    compile_body,
-    compile_header,
-    content_type_of,
-    fill,
-)
+from gateway.core.reconcile.placeholders import CAPTURED, FOUND, PRINCIPAL, fill_body, fill_fields
 from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Rule, Test, Verdict
 from gateway.core.strict_json import Number, read, write
+from gateway.core.template import Unfillable
 
 BODILESS = frozenset({204, 205, 304})
 """Statuses of answers that have no body (RFC 9110 sections 15.3.5, 15.3.6, 15.4.5)."""
@@ -158,9 +150,9 @@ def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
             assert_never(condition.test)
 
 
-def _same(value: str, names: Names, placeholder: object) -> bool:
+def _same(value: str, names: Names, name: object) -> bool:
     """By characters, numbers by their text, as they are captured. What has no value, or an empty one, is nobody's."""
-    wanted = names.value(str(placeholder))
+    wanted = names.value(str(name))
     return isinstance(wanted, str) and bool(wanted) and str(value) == str(wanted)
 
 
@@ -194,16 +186,16 @@ def build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built
     if status is None or not 200 <= status <= 599:
         raise ValueError("it has no status that an answer can have")
 
-    def value(placeholder: str) -> Json:
-        if placeholder.startswith(FOUND):
-            return at(document, split_pointer(placeholder.removeprefix(FOUND)))
-        return names.value(placeholder)
+    def value(name: str) -> Json:
+        if name.startswith(FOUND):
+            return at(document, split_pointer(name.removeprefix(FOUND)))
+        return names.value(name)
 
-    headers = tuple([(name.encode("ascii"), fill(compile_header(text), value).encode("ascii")) for name, text in plan.headers])
+    headers = fill_fields(plan.headers, value)
     if status in BODILESS:
         return Built(status, headers, b"")
     if plan.body is not None:
-        return Built(status, headers, fill(compile_body(plan.body, content_type_of(plan.headers)), value).encode())
+        return Built(status, headers, fill_body(plan.body, plan.headers, value))
     if plan.pointer:
         part = at(document, split_pointer(plan.pointer))
         if part is NOTHING:

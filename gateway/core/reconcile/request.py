@@ -8,10 +8,11 @@ from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
 from gateway.core.model import Headers
 from gateway.core.path_interpretations import parts
 from gateway.core.pointers import split_pointer
-from gateway.core.reconcile.filling import (
-    CAPTURED,
-    FOUND,
-    PRINCIPAL,
+from gateway.core.reconcile.found import BODILESS, Names
+from gateway.core.reconcile.placeholders import CAPTURED, FOUND, PRINCIPAL, fill_body, fill_fields, placeholder
+from gateway.core.reconcile.policy import AnswerPlan, Cancel, Lookup, Reconcile, RequestTemplate, Rule, Test, Webhook
+from gateway.core.strict_json import read
+from gateway.core.template import (
     Pieces,
     Place,
     Unfillable,
@@ -24,9 +25,6 @@ from gateway.core.reconcile.filling import (
     sample,
     slots,
 )
-from gateway.core.reconcile.found import BODILESS, Names
-from gateway.core.reconcile.policy import AnswerPlan, Cancel, Lookup, Reconcile, RequestTemplate, Rule, Test, Webhook
-from gateway.core.strict_json import read
 
 __all__ = ["Made", "Unfillable", "binds_caller", "check_plan", "check_template", "make_request", "names_principal", "placeholders_of"]
 
@@ -50,14 +48,13 @@ class Made:
 
 def make_request(template: RequestTemplate, names: Names) -> Made:
     """The request of one look. Raises `Unfillable`, also if the values would make another path of the target than the template's."""
-    pieces = compile_target(template.target)
+    pieces = compile_target(template.target, placeholder)
     target = fill(pieces, names.value).encode("ascii")
     if parts(target.partition(b"?")[0]) is None:
         in_path = ", ".join(slot.name for slot in slots(pieces) if slot.place is Place.PATH)
         raise Unfillable(in_path, "makes a path that servers read differently, such as one with dot segments")
-    headers = tuple([(name.encode("ascii"), fill(compile_header(text), names.value).encode("ascii")) for name, text in template.headers])
-    body = b"" if template.body is None else fill(compile_body(template.body, content_type_of(template.headers)), names.value).encode()
-    return Made(template.method, target, headers, body)
+    body = b"" if template.body is None else fill_body(template.body, template.headers, names.value)
+    return Made(template.method, target, fill_fields(template.headers, names.value), body)
 
 
 def placeholders_of(template: RequestTemplate | AnswerPlan) -> frozenset[str]:
@@ -92,11 +89,11 @@ def _names_principal(template: RequestTemplate | AnswerPlan) -> bool:
 
 
 def _compiled(template: RequestTemplate | AnswerPlan) -> list[Pieces]:
-    texts = [compile_header(value) for _, value in template.headers]
+    texts = [compile_header(value, placeholder) for _, value in template.headers]
     if isinstance(template, RequestTemplate):
-        texts.append(compile_target(template.target))
+        texts.append(compile_target(template.target, placeholder))
     if template.body is not None:
-        texts.append(compile_body(template.body, content_type_of(template.headers)))
+        texts.append(compile_body(template.body, content_type_of(template.headers), placeholder))
     return texts
 
 
@@ -107,7 +104,7 @@ def check_template(template: RequestTemplate, captured: Collection[str]) -> None
     """
     if not _METHOD.fullmatch(template.method) or template.method in {"CONNECT", "TRACE"}:
         raise ValueError(f"`{template.method}` is no method of a probe; write one in capital letters, as GET or POST")
-    target = sample(compile_target(template.target))
+    target = sample(compile_target(template.target, placeholder))
     if not target.startswith("/") or "#" in target or _NOT_VISIBLE.search(target):
         raise ValueError(
             "the path begins with a slash and holds no fragment, no blanks and nothing that is not ASCII, as in /v1/charges?key={key}"
@@ -147,7 +144,7 @@ def _check_headers(headers: Iterable[tuple[str, str]], refused: Collection[bytes
             raise ValueError(f"the value of `{name}` holds line ends, blanks at an end, or characters that are not ASCII")
 
 
-def _check_body(body: str | None, headers: Iterable[tuple[str, str]]) -> None:
+def _check_body(body: str | None, headers: tuple[tuple[str, str], ...]) -> None:
     if body is None:
         return
     content_type = content_type_of(headers)
@@ -155,7 +152,7 @@ def _check_body(body: str | None, headers: Iterable[tuple[str, str]]) -> None:
         raise ValueError(
             "a `body` needs a Content-Type among the headers, which says how values are escaped, as in `Content-Type: application/json`"
         )
-    pieces = compile_body(body, content_type)
+    pieces = compile_body(body, content_type, placeholder)
     if is_json(content_type):
         try:
             read(sample(pieces).encode())
