@@ -1,0 +1,31 @@
+"""No feature makes the path of a request longer unseen: `benchmarks.calls` counts it, and the figures of today are the limits.
+
+Who makes the path shorter lowers them; who has to raise one says why in the commit.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from benchmarks.calls import count
+from tests.support.upstream import CountingUpstream
+
+LIMITS = {
+    #             calls of ours, files of ours, coroutines of ours above the wait for reserve
+    "new key": {"calls": 539, "files": 85, "frames": 11},
+    "replay": {"calls": 239, "files": 63},
+    "unguarded": {"calls": 219, "files": 38},
+}
+
+
+async def test_the_path_of_a_request_is_no_longer_than_it_was(
+    database: str, redis_db: str, upstream: CountingUpstream, tmp_path: Path
+) -> None:
+    figures = await asyncio.to_thread(count, tmp_path, database, redis_db, upstream.port)
+    longer = {
+        f"{request}, {what}": f"{figures[request][what]} > {limit}"
+        for request, limits in LIMITS.items()
+        for what, limit in limits.items()
+        if figures[request][what] > limit
+    }
+    assert not longer, f"Python {sys.version_info[:2]}; all figures: {figures}; see python -m benchmarks.calls --functions"
