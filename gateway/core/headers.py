@@ -6,7 +6,7 @@ The names are in `gateway.core.field_names`, one table for each fate.
 import enum
 from collections.abc import KeysView
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from gateway.core.field_names import (
     ALWAYS_KEPT,
@@ -34,6 +34,13 @@ class Fields:
         self.lines = lines
         self._first = {name.lower(): value for name, value in reversed(lines)}
         self._repeats = len(self._first) != len(lines)
+
+    @classmethod
+    def indexed(cls, lines: Headers, first: dict[bytes, bytes], *, repeated: bool) -> Self:
+        """Of lines whose index is there already: the value of each name's `first` line, and whether a name is `repeated`."""
+        fields = cls.__new__(cls)
+        fields.lines, fields._first, fields._repeats = lines, first, repeated
+        return fields
 
     def names(self) -> KeysView[bytes]:
         """Each name once."""

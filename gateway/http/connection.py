@@ -5,18 +5,14 @@ import logging
 import select
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import cast
-
-from aiohttp import ClientError, web
-from aiohttp.http import RawRequestMessage
-from aiohttp.streams import EmptyStreamReader, StreamReader
-from aiohttp.web_protocol import RequestHandler
+from typing import Any, Protocol, TypeAlias, cast
 
 from gateway.core.problems import Problem
+from gateway.http.head_parser import HeadParser
 from gateway.http.limits import ClientLimits, Crowd, peer_address
-from gateway.http.lingering_close import FAREWELL, LINGER, Departing
+from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
 from gateway.http.refusals import Refusals
-from gateway.http.request import BodyLost, Request, RequestFactory
+from gateway.http.request import Request, RequestBody, RequestFactory
 from gateway.http.response import WireResponse, reason_of, untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
@@ -25,111 +21,106 @@ from gateway.principal import certificate_subject
 TURNED_AWAY = 256
 """As many connections too many are told so at a time; what comes on top is cut."""
 
-
-class ParsedBody:
-    """The `RequestBody` of what aiohttp's parser makes of it."""
-
-    __slots__ = ("_reader", "exists")
-
-    def __init__(self, reader: StreamReader) -> None:
-        self._reader = reader
-        self.exists = type(reader) is not EmptyStreamReader
-
-    @property
-    def received(self) -> int:
-        return self._reader.total_bytes
-
-    @property
-    def complete(self) -> bool:
-        return self._reader.is_eof()
-
-    @property
-    def at_end(self) -> bool:
-        return self._reader.at_eof()
-
-    def take(self) -> bytes:
-        try:
-            return self._reader.read_nowait()
-        except _BROKEN as error:
-            raise BodyLost(str(error)) from error
-
-    async def read(self) -> bytes:
-        try:
-            return await self._reader.readany()
-        except _BROKEN as error:
-            raise BodyLost(str(error)) from error
-
-
-_BROKEN = (ClientError, web.RequestPayloadError, ConnectionError, RuntimeError)
-"""What a body's reader is told. (RuntimeError: that the connection was lost between two looks at it.)"""
-
-
 _log = logging.getLogger(__name__)
 
+Answering: TypeAlias = WireResponse | Awaitable[WireResponse]
+"""An answer, or the promise of one. What is not written yet is written by the connection."""
 
-class ClientConnection(Departing):
+
+class Handler(Protocol):
+    """Who answers requests."""
+
+    @property
+    def make_request(self) -> RequestFactory[Any]:
+        """What makes of a head that has come in the request that `handle` takes."""
+        ...
+
+    @property
+    def handle(self) -> Callable[[Any], Answering]:
+        """Answers one. It is called as soon as the head is whole; what it gives to be awaited runs in a task of its own."""
+        ...
+
+
+class Keeper(Protocol):
+    """Who knows which connections are open."""
+
+    def connection_made(self, connection: "ClientConnection") -> None: ...
+
+    def connection_lost(self, connection: "ClientConnection") -> None: ...
+
+
+class ClientConnection(LingeringClose):
     """One client's connection, until it is lost. `address` is the peer's (IPv4-mapped ones as IPv4), None on a unix socket.
 
     `half_closed`: the client has ended its sending and may still be reading. `upgradable`: the request at hand asked for another
     protocol in a way that lets `take_over` be called once it was agreed to. `entered`: the crowd was asked already, and said this.
-    `made`: it was, and counts itself out of the crowd when it is lost.
+    `made`: it was, and counts itself out of the crowd when it is lost. `task` handles the request at hand, if that waits for something.
+
+    An exception in one of the loop's callbacks is ours, and leaves nobody waiting: the connection is cut and its loss is told, as if the
+    client had left.
     """
 
     __slots__ = (
         "_answer",
+        "_asked",
+        "_close",
         "_crowd",
+        "_drained",
         "_entered",
         "_farewell",
         "_header_timeout",
+        "_keeper",
         "_lost",
         "_make",
-        "_payload",
         "_refusals",
         "_since",
+        "_skip_to",
+        "_skipped",
         "_subject",
         "_tunnel",
         "address",
         "made",
+        "secure",
+        "task",
+        "writing_paused",
     )
 
     def __init__(
         self,
-        manager: web.Server,
+        keeper: Keeper,
+        handler: Handler,
         limits: ClientLimits,
         memory: Memory,
         crowd: Crowd,
         refusals: Refusals,
         *,
-        make: RequestFactory[Request],
-        answer: Callable[[Request], Awaitable[WireResponse]],
         entered: bool | None = None,
     ) -> None:
-        super().__init__(manager, limits, memory)
+        super().__init__(limits, memory)
+        self._keeper = keeper
+        self._make = handler.make_request
+        self._answer = handler.handle
         self._header_timeout = limits.header_timeout
-        self._make = make
-        self._answer = answer
         self._crowd = crowd
         self._refusals = refusals
         self._entered = entered
         self.made = False
+        self._asked = False  # at least one request has come in
+        self._close = False  # the request at hand is the last
         self._lost: list[tuple[Callable[[], object], bool]] = []
+        self._drained: asyncio.Future[None] | None = None
+        self._skipped: Request | None = None  # whose body is read past
+        self._skip_to = 0
         self._tunnel: ClientTunnel | None = None
         self._subject: bytes | None = None
         self._since = self._loop.time()  # idle since, or open since if nothing was asked yet
         self._farewell = False
-        self._payload: StreamReader | None = None  # the body of the request at hand
         self.address: str | None = None
+        self.secure = False
+        self.task: asyncio.Task[None] | None = None
+        self.writing_paused = False
 
     # ---- for the request's handler
-
-    @property
-    def secure(self) -> bool:
-        """Whether it is under TLS."""
-        return self._wire is not None and self._wire.get_extra_info("sslcontext") is not None
-
-    async def drain(self) -> None:
-        """Wait until the client has taken most of what was written. Raises ConnectionError when it is gone."""
-        await self._drain_helper()
 
     @property
     def certificate_subject(self) -> bytes | None:
@@ -138,6 +129,15 @@ class ClientConnection(Departing):
             connection = None if self._wire is None else self._wire.get_extra_info("ssl_object")
             self._subject = certificate_subject(connection) or b""
         return self._subject or None
+
+    async def drain(self) -> None:
+        """Wait until writing is not paused. Raises ConnectionError when the client is gone."""
+        if self.transport is None:
+            raise ConnectionResetError("client is gone")
+        if self.writing_paused:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
 
     def on_lost(self, callback: Callable[[], object], *, streaming: bool = False) -> Callable[[], None]:
         """Have `callback` called once, when the connection is lost (soon, if it is already). Returns what calls that off.
@@ -162,10 +162,11 @@ class ClientConnection(Departing):
             raise ConnectionResetError("client is gone")
         if not self.upgradable or self._tunnel is not None:
             raise RuntimeError("the request did not ask for another protocol")
-        tunnel = self._tunnel = ClientTunnel(wire, self._drain_helper, partial(self._part, FAREWELL, sending=False))
+        tunnel = self._tunnel = ClientTunnel(wire, self.drain, partial(self._part, FAREWELL, sending=False))
+        first, self._rest = self._rest, b""
+        self._balance()
         self._sink = tunnel.feed
-        tunnel.feed(self._rest)
-        self._keep(b"")
+        tunnel.feed(first)
         if self.half_closed:
             tunnel.end()
         return tunnel
@@ -174,19 +175,92 @@ class ClientConnection(Departing):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.made = True
-        super(RequestHandler, self).connection_made(transport)  # aiohttp's own would set its timer and start its task
-        wire = self._wire = cast("asyncio.Transport", transport)
+        wire = self._wire = self.transport = cast("asyncio.Transport", transport)
+        self._keeper.connection_made(self)
+        try:
+            self._open(wire)
+        except Exception as error:
+            self._fail(error)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.take_in(data)
+            skipped = self._skipped
+            if skipped is not None and skipped.body.received > self._skip_to:
+                self._part(LINGER)
+        except Exception as error:
+            self._fail(error)
+
+    def eof_received(self) -> bool:
+        """The client ended its sending. Whether the connection stays open, for what is still to be said."""
+        try:
+            return self._client_ended()
+        except Exception as error:
+            self._fail(error)
+            return False
+
+    def pause_writing(self) -> None:
+        self.writing_paused = True
+
+    def resume_writing(self) -> None:
+        self.writing_paused = False
+        try:
+            self._release(None)
+        except Exception as error:
+            self._fail(error)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._wire = self.transport = None
+        self._sink = self._ignore
+        for step in (
+            self._count_out,
+            self._alarm.stop,
+            self._unfinished.close,
+            self._drop_parsers,
+            self._lose_body,
+            partial(self._release, exc),
+            self._end_tunnel,
+            self._tell_lost,
+        ):
+            try:
+                step()
+            except Exception as error:
+                _log.error("The end of a client's connection failed", exc_info=error)
+        self._sink = None  # which holds this, and would leave it to the garbage collector
+
+    def _ring(self) -> None:
+        try:
+            self._time_is_up()
+        except Exception as error:
+            self._fail(error)
+
+    def _read_on(self) -> None:
+        try:
+            self.take_in(b"")
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """One of the callbacks failed: nobody knows what state this is in. Its loss, which follows, is told to all who wait."""
+        _log.error("A client's connection failed", exc_info=error)
+        self._leaving = True
+        self._sink = self._ignore
+        self.transport = None
+        if self._wire is not None:
+            self._wire.abort()
+
+    # ---- its beginning
+
+    def _open(self, wire: asyncio.Transport) -> None:
         self.address = peer_address(wire.get_extra_info("peername"))
+        self.secure = wire.get_extra_info("sslcontext") is not None
         if self._entered is None:
             self._entered = self._crowd.enter(self.address)
         now = self._loop.time()
-        assert self._manager is not None
-        self._manager.connection_made(self, wire)
-        if not self._entered:
+        if self._entered:
+            self._alarm.set(now + self._header_timeout)
+        else:
             self._turn_away(wire, now)
-            return
-        self._alarm.set(now + self._header_timeout)
-        self._task_handler = self._loop.create_task(self.start())
 
     def _turn_away(self, wire: asyncio.Transport, now: float) -> None:
         answer = self._refusals.turned_away(now)
@@ -196,96 +270,43 @@ class ClientConnection(Departing):
             wire.write(answer)
             self._part(FAREWELL)
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio declares it; aiohttp never keeps a connection
-        """The client ended its sending. Whether the connection stays open, for what is still to be said."""
-        wire = self._wire
-        if wire is None or self._leaving or not wire.can_write_eof():  # TLS knows no half-closed connections
-            return False
-        if self._tunnel is not None:
-            self.half_closed = True
-            self._tunnel.end()
-            return True
-        if self.refusal is not None or self.half_closed:
-            return True
-        if not self._busy or self._incoming is not None:  # idle, or in the middle of a request: there will be none
-            return False
-        self.half_closed = True
-        for entry in [entry for entry in self._lost if entry[1]]:
-            self._call_off(entry)
-            entry[0]()
-        return True
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._crowd.leave(self.address, entered=bool(self._entered))
-        self._alarm.stop()
-        self._unfinished.close()
-        super().connection_lost(exc)
-        self._wire = self._sink = self._incoming = None  # which hold this, and would leave it to the garbage collector
-        if self._tunnel is not None:
-            self._tunnel.end()
-        self._tell_lost()
-
     # ---- one request after the other
 
-    async def start(self) -> None:
+    def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
+        self._asked = True
+        request = self._make(self, head.method, head.target, head.version, head.fields, body, head.keep_alive)
+        answering: Answering
         try:
-            while self._messages or await self._next():
-                message, payload = self._messages.popleft()
-                assert isinstance(message, RawRequestMessage)
-                response = await self._exchange(message, payload)
-                if response is None or self._ends_with(response, message, payload):
-                    break
-                if not payload.is_eof() and not await self._skip(payload):
-                    self._part(LINGER)
-                    break
-                self._request_done()
-                self._untaken = untaken(self._wire) if self._wire is not None and self._wire.get_write_buffer_size() else None
-                self._since = self._loop.time()
-                self._alarm.set(self._since + (self._header_timeout if self._head else self._idle_timeout))
-        except BaseException:
-            self.force_close()
-            raise
-        self._task_handler = self._tunnel = None
-        if self._leaving or self._wire is None:
+            answering = self._answer(request)
+            if isinstance(answering, WireResponse) and answering.send(request):
+                self._answered(request, answering)
+                return
+        except ConnectionError:
+            self._answered(request, None)
             return
-        if self.refusal is not None and not self._wire.is_closing():
-            self._wire.write(self._refusals.refusal(self.refusal))
-            self._part(LINGER)
-        elif self._farewell:
-            self._part(FAREWELL, sending=False)
-        else:
-            self._shut()
+        except Exception as error:  # whatever it is, the client is answered
+            answering = self._failure(error)
+        self.task = self._loop.create_task(self._exchange(request, answering))
 
-    async def _next(self) -> bool:
-        """Wait for a request. False: there will be none."""
-        while not (self._force_close or self._close or self.half_closed or self.refusal is not None):
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-            if self._messages:
-                return not self._force_close
-        return False
-
-    async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> WireResponse | None:
-        """Have a request handled and answered. None: there is nobody to talk to any more."""
-        target, (major, minor) = message.path.encode("utf-8", "surrogateescape"), message.version
-        headers, keep_alive = message.raw_headers, not message.should_close
-        request = self._make(self, message.method, target, (major, minor), headers, ParsedBody(payload), keep_alive)
-        self._request_in_progress, self._payload = True, payload
+    async def _exchange(self, request: Request, answering: Answering) -> None:
+        """Have a request answered that waits for something, or whose client takes its time."""
+        response: WireResponse | None
         try:
-            response = await self._answer(request)
+            response = answering if isinstance(answering, WireResponse) else await answering
             await response.prepare(request)
         except ConnectionError:
-            return None
+            response = None
         except Exception as error:  # whatever it is, the client is answered
-            return await self._answer_failure(request, error)
-        finally:
-            self._request_in_progress, self._payload = False, None
-            if self._handler_waiter is not None and not self._handler_waiter.done():
-                self._handler_waiter.set_result(None)
-        return response
+            response = await self._answer_failure(request, error)
+        except BaseException:
+            self.task = None
+            self.force_close()
+            raise
+        self.task = None
+        try:
+            self._answered(request, response)
+        except Exception as error:
+            self._fail(error)
 
     async def _answer_failure(self, request: Request, error: Exception) -> WireResponse | None:
         response = self._failure(error)
@@ -303,68 +324,139 @@ class ClientConnection(Departing):
         status, headers, body = self._refusals.failure()
         return WireResponse(status, reason_of(status), headers, body, close=True)
 
-    def _ends_with(self, response: WireResponse, message: RawRequestMessage, payload: StreamReader) -> bool:
+    def _answered(self, request: Request, response: WireResponse | None) -> None:
+        """The answer was written. None: there is nobody to talk to any more."""
+        if response is None or self._ends_with(request, response):
+            self._no_more()
+        elif request.body.complete:
+            self._request_done()
+        else:
+            self._skip(request)
+
+    def _ends_with(self, request: Request, response: WireResponse) -> bool:
         """After an answer: whether it was the last. If so, the connection is being closed, or is about to be told why."""
         if self._tunnel is not None:
             self._tunnel.close()
+            self._tunnel = None
             return True
-        if self._force_close or self.refusal is not None:
+        if self.refusal is not None or self._leaving:
             return True
         if response.keep_alive and not self._close:
             return False
-        if payload.is_eof() and not self._rest and (self.half_closed or message.should_close):
+        complete = request.body.complete
+        if complete and not self._rest and (self.half_closed or not request.keep_alive):
             self._shut()  # the client sends no more, and all it has sent was read
         else:
-            sending = not payload.is_eof() or bool(self._rest)
+            sending = not complete or bool(self._rest)
             self._part(LINGER if sending else FAREWELL, sending=sending)
         return True
+
+    def _skip(self, request: Request) -> None:
+        """Read past what is left of a body that nobody wanted, unless that takes too long."""
+        body = self._incoming
+        assert body is not None, "a body that is not complete is coming in"
+        self._skipped = request
+        self._skip_to = body.received + LINGER_BYTES
+        self._alarm.set(self._loop.time() + LINGER)
+        body.discard()
+        self._continue()
+
+    def _body_ended(self) -> None:
+        if self._skipped is not None:
+            self._request_done()
+
+    def _request_done(self) -> None:
+        super()._request_done()
+        self._skipped = None
+        wire = self._wire
+        self._untaken = untaken(wire) if wire is not None and wire.get_write_buffer_size() else None
+        self._since = self._loop.time()
+        self._alarm.set(self._since + self._idle_timeout)
+        self._continue()
+
+    def _continue(self) -> None:
+        """Look at what came behind the request at hand, unless that is being done."""
+        if self._taking or self._leaving:
+            return
+        self.take_in(b"")
+        if self.half_closed and self._incoming is not None:
+            self._incoming.lose("the client ended in the middle of its request")
+        if not self._busy and (self.half_closed or self._close):
+            self._no_more()
+
+    def _no_more(self) -> None:
+        wire, self._tunnel = self._wire, None
+        if self._leaving or wire is None:
+            return
+        if self.refusal is not None and not wire.is_closing():
+            wire.write(self._refusals.refusal(self.refusal))
+            self._part(LINGER)
+        elif self._farewell:
+            self._part(FAREWELL, sending=False)
+        else:
+            self._shut()
 
     # ---- the end
 
     def close(self) -> None:
         """Answer what is at hand, then close."""
         self._close = True
-        self._wake()
+        if not self._busy:
+            self._no_more()
 
     def retire(self, quiet: float) -> None:
         """For a drain, again and again: answer what is at hand, then close. One that is idle is closed when nothing came for `quiet`
         seconds and nothing is in its socket: a client whose last answer is younger may be about to ask again, and a request that came is
         answered.
         """
-        wire, waiter = self._wire, self._waiter
+        wire = self._wire
         if wire is None or self._leaving:
             return
         if self._busy:
             self._close = True
-        elif not self._head and waiter is not None and not waiter.done() and self._loop.time() >= self._since + quiet and not _unread(wire):
+        elif not self._head and self._loop.time() >= self._since + quiet and not _unread(wire):
             self._farewell = True  # what crosses our end on the wire is read, and meets no reset
             self.close()
 
     def force_close(self) -> None:
         """Close now. What was written still leaves, if the client takes it in time."""
-        self._force_close = True
-        self._wake()
-        if self._payload is not None:
-            self._payload.set_exception(ConnectionResetError("the connection was closed"))
         self._shut()
 
-    async def shutdown(self, timeout: float | None = 15.0) -> None:
+    def end_tunnel(self) -> None:
+        """Close the tunnel that this has become, if it has."""
         if self._tunnel is not None:
             self._tunnel.close()
-        await super().shutdown(timeout)
 
     # ---- events
 
-    def _ring(self) -> None:
-        """A time is up. While a request is being handled none runs: what it left set is ignored, and its end sets the next."""
+    def _client_ended(self) -> bool:
+        wire = self._wire
+        if wire is None or self._leaving or not wire.can_write_eof():  # TLS knows no half-closed connections
+            return False
+        if self._tunnel is not None:
+            self.half_closed = True
+            self._tunnel.end()
+            return True
+        if self.refusal is not None or self.half_closed:
+            return True
+        if not self._busy or self._incoming is not None:  # idle, or in the middle of a request: there will be none
+            return False
+        self.half_closed = True
+        for entry in [entry for entry in self._lost if entry[1]]:
+            self._call_off(entry)
+            entry[0]()
+        return True
+
+    def _time_is_up(self) -> None:
+        """While a request is being handled no time runs: what it left set is ignored, and its end sets the next."""
         wire = self._wire
         if wire is None:
             return
         if self._leaving:
             self._press(wire)
         elif self._skipped is not None:
-            self._skipped.set_exception(TimeoutError())
-        elif self._waiter is None or self._waiter.done():
+            self._part(LINGER)
+        elif self._busy:
             return
         elif self._head:
             self.refuse(Problem.REQUEST_TIMEOUT, "header_timeout")
@@ -377,20 +469,52 @@ class ClientConnection(Departing):
             self.force_close()
 
     def _head_begun(self) -> None:
-        if self._request_count:  # the first head's time runs since the connection began
+        if self._asked:  # the first head's time runs since the connection began
             self._alarm.set(self._loop.time() + self._header_timeout)
 
-    def _body_broken(self, body: StreamReader) -> None:
+    def _body_broken(self) -> None:
         """The handler is to find nobody there, and the client is told what is wrong; but not in the middle of an answer."""
         if any(streaming for _, streaming in self._lost):
             self.force_close()
-        elif self._skipped is None:
+        elif self._skipped is not None:
+            self._part(LINGER)
+        else:
             self.transport = None
+
+    # ---- its loss
+
+    def _count_out(self) -> None:
+        self._keeper.connection_lost(self)
+        if self._entered is not None:
+            self._crowd.leave(self.address, entered=self._entered)
+
+    def _lose_body(self) -> None:
+        if self._incoming is not None:
+            self._incoming.lose("the client is gone")
+            self._incoming = None
+        self._skipped = None
+
+    def _release(self, error: BaseException | None) -> None:
+        """Let those go on who wait for the client to take what was written."""
+        drained, self._drained = self._drained, None
+        if drained is None or drained.done():
+            return
+        if error is None:
+            drained.set_result(None)
+        else:
+            drained.set_exception(ConnectionResetError(str(error)))
+
+    def _end_tunnel(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.end()
 
     def _tell_lost(self) -> None:
         while self._lost:
             callback, _ = self._lost.pop()
-            callback()
+            try:
+                callback()
+            except Exception as error:
+                _log.error("Whom the loss of a client concerns could not be told", exc_info=error)
 
     def _call_off(self, entry: tuple[Callable[[], object], bool]) -> None:
         if entry in self._lost:

@@ -3,9 +3,6 @@
 import asyncio
 import contextlib
 
-from aiohttp import web
-from aiohttp.streams import StreamReader
-
 from gateway.http.intake import Intake
 from gateway.http.limits import ClientLimits
 from gateway.http.response import untaken
@@ -19,17 +16,16 @@ FAREWELL = 2.0
 """Seconds for which a client that has sent all is given to close first."""
 
 
-class Departing(Intake):
+class LingeringClose(Intake):
     """The end of a client's connection. `transport` is for those who write answers; `_wire` is the same, until the connection is lost."""
 
-    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_skipped", "_untaken", "_wire")
+    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_untaken", "transport")
 
-    def __init__(self, manager: web.Server, limits: ClientLimits, memory: Memory) -> None:
-        super().__init__(manager, limits.max_header_size, limits.max_headers, memory)
+    def __init__(self, limits: ClientLimits, memory: Memory) -> None:
+        super().__init__(limits, memory)
         self._idle_timeout = limits.idle_timeout
         self._alarm = Alarm(self._loop, self._ring)
-        self._wire: asyncio.Transport | None = None
-        self._skipped: StreamReader | None = None  # a body that is read past
+        self.transport: asyncio.Transport | None = None
         self._leaving = False  # nothing more is written
         self._discarded = 0
         self._untaken: int | None = None  # bytes of the last answer that the client had still not taken
@@ -59,9 +55,8 @@ class Departing(Intake):
         if self.half_closed or wire.is_closing() or not (sending or wire.can_write_eof()):
             self._shut()
             return
-        self.transport = wire
-        self._resume_transport_reading()
         self._leave()
+        self._resume_reading()
         self._alarm.set(self._loop.time() + min(patience, self._idle_timeout))
         with contextlib.suppress(OSError):  # the client may be gone
             if wire.can_write_eof():
@@ -73,8 +68,10 @@ class Departing(Intake):
         self._sink = self._discard
         self._rest = b""
         self.transport = None
-        if self._skipped is not None:
-            self._skipped.set_exception(ConnectionResetError("the connection was closed"))
+        self._drop_parsers()
+        if self._incoming is not None:
+            self._incoming.lose("the connection was closed")
+            self._incoming = None
 
     def _discard(self, data: bytes) -> None:
         self._discarded += len(data)
@@ -97,17 +94,3 @@ class Departing(Intake):
         left, before = untaken(wire), self._untaken
         self._untaken = left
         return before is None or left < before
-
-    async def _skip(self, payload: StreamReader) -> bool:
-        """Read past what is left of a body that nobody wanted. False: that would take too long."""
-        self._skipped = payload
-        self._alarm.set(self._loop.time() + LINGER)
-        size = 0
-        try:
-            while not payload.is_eof() and size <= LINGER_BYTES:
-                size += len(await payload.readany())
-        except (web.RequestPayloadError, ConnectionError, TimeoutError):
-            return False
-        finally:
-            self._skipped = None
-        return payload.is_eof()

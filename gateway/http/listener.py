@@ -1,36 +1,17 @@
-"""The proxy's listener: aiohttp's server, with client connections of our own kind."""
+"""The clients' connections of one listener: made, counted, and ended together."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Callable
 
-from aiohttp import web
-from aiohttp.web_request import BaseRequest
-
-from gateway.http.connection import TURNED_AWAY, ClientConnection
+from gateway.http.connection import TURNED_AWAY, ClientConnection, Handler
 from gateway.http.limits import ClientLimits, Crowd
 from gateway.http.problem import ProblemWriter
 from gateway.http.refusals import Refusals
-from gateway.http.request import RequestFactory
-from gateway.http.response import WireResponse
 from gateway.ports import Memory
 
 
-class Handler(Protocol):
-    """Who answers requests."""
-
-    @property
-    def make_request(self) -> RequestFactory[Any]:
-        """What makes of a head that has come in the request that `handle` takes."""
-        ...
-
-    @property
-    def handle(self) -> Callable[[Any], Awaitable[WireResponse]]:
-        """Answers one. What it has not written itself is written for it."""
-        ...
-
-
-class ProxyServer(web.Server):
-    """The factory of client connections.
+class ProxyServer:
+    """The factory of client connections, which `connections` are open.
 
     `refused(reason)` is called for every connection or request that never came to be handled: `malformed`, `header_too_large`,
     `header_timeout`, `too_many_connections`, `overloaded`. `trusts(address)` says whose connections are not counted by address.
@@ -38,7 +19,7 @@ class ProxyServer(web.Server):
 
     def __init__(
         self,
-        proxy: Handler,
+        handler: Handler,
         problems: ProblemWriter,
         limits: ClientLimits,
         refused: Callable[[str], None],
@@ -46,12 +27,12 @@ class ProxyServer(web.Server):
         *,
         memory: Memory,
     ) -> None:
-        super().__init__(_unused)
-        self._handler = proxy
+        self._handler = handler
         self._limits = limits
         self._memory = memory
         self._refusals = Refusals(problems, refused)
         self._crowd = Crowd(limits, trusts)
+        self.connections: set[ClientConnection] = set()
 
     def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
         """Use other limits for new connections; those that are open keep theirs."""
@@ -69,8 +50,36 @@ class ProxyServer(web.Server):
     def retire(self, quiet: float) -> None:
         """See `ClientConnection.retire`."""
         for connection in list(self.connections):
-            assert isinstance(connection, ClientConnection)
             connection.retire(quiet)
+
+    def pre_shutdown(self) -> None:
+        """Have all connections end after the request at hand."""
+        for connection in list(self.connections):
+            connection.close()
+
+    async def shutdown(self, timeout: float) -> None:
+        """End all connections: tunnels at once, others after the request at hand, or cut when it lasts longer than `timeout` seconds."""
+        for connection in list(self.connections):
+            connection.end_tunnel()
+        tasks = [connection.task for connection in self.connections if connection.task is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=timeout)
+        for connection in list(self.connections):
+            connection.force_close()
+
+    # ---- for connections
+
+    def connection_made(self, connection: ClientConnection) -> None:
+        """It is open."""
+        self.connections.add(connection)
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """It is gone."""
+        self.connections.discard(connection)
 
     # ---- for a `SecureServer`
 
@@ -89,10 +98,4 @@ class ProxyServer(web.Server):
 
     def connection(self, *, entered: bool | None) -> ClientConnection:
         """See `Admission`."""
-        make, answer = self._handler.make_request, self._handler.handle
-        return ClientConnection(self, self._limits, self._memory, self._crowd, self._refusals, make=make, answer=answer, entered=entered)
-
-
-async def _unused(_: BaseRequest) -> web.StreamResponse:
-    """What aiohttp's server would call, had it connections of its own kind."""
-    raise NotImplementedError
+        return ClientConnection(self, self._handler, self._limits, self._memory, self._crowd, self._refusals, entered=entered)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
+from gateway.core.headers import Fields
 from gateway.core.model import Headers
 from gateway.ports import Tunnel
 
@@ -103,13 +104,13 @@ class Connection(Protocol):
 
 
 class Request:
-    """One request. `target` is the request target and `headers` the field lines, both as received, values without surrounding whitespace.
+    """One request. `target` is the request target and `fields` the field lines, both as received, values without surrounding whitespace.
 
     `keep_alive`: the client lets the connection be used again. The connection makes it by a factory of its handler's choice, which may be a
     subclass with further slots.
     """
 
-    __slots__ = ("body", "connection", "headers", "keep_alive", "method", "target", "version")
+    __slots__ = ("body", "connection", "fields", "keep_alive", "method", "target", "version")
 
     def __init__(  # noqa: PLR0917 - positional, since it is called for every request
         self,
@@ -117,7 +118,7 @@ class Request:
         method: str,
         target: bytes,
         version: tuple[int, int],
-        headers: Headers,
+        fields: Fields,
         body: RequestBody,
         keep_alive: bool,  # noqa: FBT001 - as above
     ) -> None:
@@ -125,12 +126,17 @@ class Request:
         self.method = method
         self.target = target
         self.version = version
-        self.headers = headers
+        self.fields = fields
         self.body = body
         self.keep_alive = keep_alive
+
+    @property
+    def headers(self) -> Headers:
+        """The field lines."""
+        return self.fields.lines
 
 
 R = TypeVar("R", bound=Request)
 
-RequestFactory: TypeAlias = Callable[[Connection, str, bytes, tuple[int, int], Headers, RequestBody, bool], R]
+RequestFactory: TypeAlias = Callable[[Connection, str, bytes, tuple[int, int], Fields, RequestBody, bool], R]
 """Makes a request out of what `Request` takes."""

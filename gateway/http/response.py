@@ -102,7 +102,20 @@ class WireResponse:
     bytes written; `cut` says that the transfer was ended before its end.
     """
 
-    __slots__ = ("_body", "_close_after", "_headers", "_length", "_patience", "_reason", "_started", "cut", "keep_alive", "sent", "status")
+    __slots__ = (
+        "_body",
+        "_close_after",
+        "_headers",
+        "_length",
+        "_patience",
+        "_reason",
+        "_started",
+        "_undrained",
+        "cut",
+        "keep_alive",
+        "sent",
+        "status",
+    )
 
     def __init__(
         self,
@@ -123,38 +136,37 @@ class WireResponse:
         self._close_after = close
         self._patience = patience
         self._started = False
+        self._undrained = False
         self.keep_alive = False
         self.sent = 0
         self.cut = False
 
-    async def prepare(self, request: Request) -> None:
-        """Write the whole answer, once. Raises ConnectionError when the client is gone or takes too little."""
+    def send(self, request: Request) -> bool:
+        """Write the whole answer in one piece, once, if it is at hand. False: `prepare` has to do the rest, since the body comes in pieces
+        or the client takes its time. Raises ConnectionError when the client is gone.
+        """
         if self._started:
-            return
+            return True
+        body = self._body
+        if not isinstance(body, bytes):
+            return False
         self._started = True
         with_body = has_body(request.method, self.status)
-        keep_alive = request.keep_alive and not self._close_after
-        framing, chunked = self._framing(request, with_body=with_body)
-        body = self._body
-        if not isinstance(body, bytes) and with_body and framing == b"":
-            keep_alive = False
-        if not keep_alive:
-            framing += b"Connection: close\r\n"
-        elif request.version[1] == 0:
-            framing += b"Connection: keep-alive\r\n"
-        self.keep_alive = keep_alive
-        head = _head(self.status, self._reason, self._headers, framing)
-        if isinstance(body, bytes):
-            sent = body if with_body else b""
-            self._write(request, head + sent)
-            self.sent = len(sent)
-            if request.connection.writing_paused:  # else there is nothing to wait for
+        head = self._head(request, self._framing(request, with_body=with_body), ends=False)
+        self._write(request, head + body if with_body else head)
+        self.sent = len(body) if with_body else 0
+        self._undrained = request.connection.writing_paused
+        return not self._undrained
+
+    async def prepare(self, request: Request) -> None:
+        """Write the whole answer, once. Raises ConnectionError when the client is gone or takes too little."""
+        if self._undrained or not self.send(request):
+            if self._started:
+                self._undrained = False
                 await self._drain(request)
-        else:
-            self._write(request, head)
-            if with_body:
-                pieces, silence = body.pieces(), self._patience.silence
-                await self._stream(request, pieces if silence is None else _while_audible(pieces, silence), chunked=chunked)
+            else:
+                self._started = True
+                await self._stream(request)
 
     def force_close(self) -> None:
         """The connection must not be used again after this answer."""
@@ -166,28 +178,46 @@ class WireResponse:
         self.cut = True
         self.keep_alive = False
 
-    def _framing(self, request: Request, *, with_body: bool) -> tuple[bytes, bool]:
-        """Exactly one framing for this hop (RFC 9112 section 6). A HEAD or 304 answer may announce a length without a body."""
-        if not with_body:
-            announced = self._length is not None and (request.method == "HEAD" or self.status == 304)
-            return (b"Content-Length: %d\r\n" % self._length if announced and self._length is not None else b""), False
-        if isinstance(self._body, bytes):
-            return b"Content-Length: %d\r\n" % len(self._body), False
-        if self._length is not None:
-            return b"Content-Length: %d\r\n" % self._length, False
-        if request.version[1] == 0:
-            return b"", False
-        return b"Transfer-Encoding: chunked\r\n", True
+    def _head(self, request: Request, framing: bytes, *, ends: bool) -> bytes:
+        """`ends`: the end of the connection is the end of the body."""
+        self.keep_alive = request.keep_alive and not self._close_after and not ends
+        if not self.keep_alive:
+            framing += b"Connection: close\r\n"
+        elif request.version[1] == 0:
+            framing += b"Connection: keep-alive\r\n"
+        return _head(self.status, self._reason, self._headers, framing)
 
-    async def _stream(self, request: Request, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
+    def _framing(self, request: Request, *, with_body: bool) -> bytes:
+        """Exactly one framing for this hop (RFC 9112 section 6). A HEAD or 304 answer may announce a length without a body."""
+        length = len(self._body) if isinstance(self._body, bytes) and with_body else self._length
+        if not with_body and request.method != "HEAD" and self.status != 304:
+            return b""
+        if length is not None:
+            return b"Content-Length: %d\r\n" % length
+        return b"Transfer-Encoding: chunked\r\n" if with_body and request.version[1] else b""
+
+    async def _stream(self, request: Request) -> None:
+        """The way of a body that comes in pieces."""
+        with_body = has_body(request.method, self.status)
+        framing = self._framing(request, with_body=with_body)
+        self._write(request, self._head(request, framing, ends=with_body and framing == b""))
+        if not with_body:
+            return
+        assert not isinstance(self._body, bytes)
+        pieces, silence = self._body.pieces(), self._patience.silence
+        chunked = self._length is None and framing != b""
+        await self._relay(request, pieces if silence is None else _while_audible(pieces, silence), chunked=chunked)
+
+    async def _relay(self, request: Request, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write pieces as they come. An error in the middle cuts the connection: a short transfer must never look whole."""
+        connection = request.connection
         try:
             async for piece in pieces:
                 if not piece:
                     continue
                 self._write(request, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
                 self.sent += len(piece)
-                if request.connection.writing_paused:
+                if connection.writing_paused:
                     await self._drain(request)
             if chunked:
                 self._write(request, b"0\r\n\r\n")
@@ -196,8 +226,8 @@ class WireResponse:
             self.keep_alive = False
             if not chunked and self._length is None:
                 _reset_on_close(request)  # the end of the connection is the end of the body: only a reset says that it is not
-            if request.connection.transport is not None:
-                request.connection.transport.abort()
+            if connection.transport is not None:
+                connection.transport.abort()
             raise
         finally:
             if isinstance(pieces, AsyncGenerator):
@@ -273,6 +303,9 @@ class WireTunnel(WireResponse):
     def __init__(self, reason: bytes, headers: Headers, joined: Callable[[], Awaitable[int]]) -> None:
         super().__init__(101, reason, headers)
         self._joined = joined
+
+    def send(self, request: Request) -> bool:
+        return self._started
 
     async def prepare(self, request: Request) -> None:
         if self._started:

@@ -1,1 +1,1 @@
-"""The HTTP edge: aiohttp's server in front, the engine or a plain hop behind."""
+"""One request from its head to its answer: the client's connection in front, the engine or a plain hop behind."""

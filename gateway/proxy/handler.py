@@ -6,7 +6,7 @@ from typing import Protocol, assert_never
 
 from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
-from gateway.core.headers import Fields, hops_left, to_upstream
+from gateway.core.headers import hops_left, to_upstream
 from gateway.core.host import effective_host
 from gateway.core.key_location import not_named
 from gateway.core.model import Headers
@@ -82,7 +82,7 @@ class Proxy:
 
     async def handle(self, request: Request) -> WireResponse:
         """Answer one request. Never raises for anything that a client or an upstream does."""
-        fields = Fields(request.headers)
+        fields = request.fields
         raw = request.target
         if self._webhooks is not None and (route := self._webhooks.match(raw)) is not None:
             return await self._webhooks.handle(request, route)

@@ -22,7 +22,6 @@ from typing import assert_never
 from gateway.background.answers import packed
 from gateway.core.answers import built
 from gateway.core.framing import judge_framing
-from gateway.core.headers import Fields
 from gateway.core.model import Headers
 from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.found import Found, Judged, Names, judge
@@ -148,7 +147,7 @@ class WebhookReceiver:
 
     async def _body(self, request: Request, webhook: Webhook) -> bytes | Outcome:
         """The body, of which the memory is the caller's to give back; or why there is none."""
-        fields = Fields(request.headers)
+        fields = request.fields
         problem = judge_framing(request.version, fields)
         if problem is not None:
             return Outcome("malformed", problem.value.title, problem.value.status, unread=True)

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from aiohttp import http_parser
 
 from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
-from gateway.http.listener import Handler
+from gateway.http.connection import Handler
 from gateway.observe import logs
 from gateway.operate.admin import AdminPorts, make_admin, start_admin
 from gateway.principal import PrincipalError
@@ -70,12 +69,6 @@ def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool) -
 
 def run(process: "Process", *, accept_scope_change: bool, accept_clock: bool) -> int:
     """Run a process in an event loop of its own. Returns its exit code."""
-    if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
-        print(
-            "aiohttp's compiled parser is missing; its Python stand-in accepts requests that hide others. Reinstall aiohttp.",
-            file=sys.stderr,
-        )
-        return EXIT_FAILURE
     raise_limit(process.config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(process.run(accept_scope_change=accept_scope_change, accept_clock=accept_clock))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.chunks import LINES, Chunks
+from gateway.http.chunks import LINES, ChunkedBody, Chunks, MalformedChunks, TooMuchFraming
 
 EXTENSIONS = st.sampled_from([b"", b";a", b";a=b", b' ; a="\t"'])
 TRAILERS = st.lists(st.sampled_from([b"T: u\r\n", b"0: 0\r\n"]), max_size=3).map(b"".join)
@@ -48,3 +48,31 @@ def test_nonsense_is_left_to_the_parser(data: bytes) -> None:
     chunks = Chunks()
     assert chunks.cut(data) == len(data)
     assert not chunks.done
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), TRAILERS, st.binary(max_size=9), st.lists(st.integers(0, 400), max_size=6))
+def test_the_content_is_the_same_wherever_the_bytes_are_cut(contents: list[bytes], trailers: bytes, behind: bytes, cuts: list[int]) -> None:
+    """And nothing of extensions or trailers is in it."""
+    data = b"".join([b"%X;a=b\r\n%b\r\n" % (len(one), one) for one in contents]) + b"0\r\n" + trailers + b"\r\n"
+    body, content, left, size = ChunkedBody(10_000), b"", data + behind, len(data)
+    edges = [0, *sorted(min(cut, len(left)) for cut in cuts), len(left)]
+    for start, end in pairwise(edges):
+        piece = left[start:end]
+        while piece and not body.done:
+            more, taken = body.feed(piece)
+            content, piece, size = content + more, piece[taken:], size - taken
+    assert (content, size, body.done) == (b"".join(contents), 0, True)
+
+
+@pytest.mark.parametrize("data", [b"x\r\n", b"2\r\nabc\r\n", b"-1\r\n", b"1\nx\r\n", b"0\r\nA : b\r\n\r\n"])
+def test_broken_chunks_are_refused(data: bytes) -> None:
+    """RFC 9112 section 7.1."""
+    with pytest.raises(MalformedChunks):
+        ChunkedBody(100).feed(data)
+
+
+@pytest.mark.parametrize("data", [b"1;" + b"x" * 200, b"0\r\n" + b"A: b\r\n" * 40])
+def test_framing_without_end_is_refused(data: bytes) -> None:
+    """Neither extensions nor trailers are content (RFC 9112 section 7.1.1)."""
+    with pytest.raises(TooMuchFraming):
+        ChunkedBody(100).feed(data)

@@ -131,7 +131,7 @@ async def test_an_end_during_a_streamed_answer_counts_as_gone(house: House, stre
         await peer.until(b"event")
         [connection] = house.server.connections
         peer.end()
-        await until(lambda: connection.half_closed)  # type: ignore[attr-defined]
+        await until(lambda: connection.half_closed)
         assert told.is_set() == streaming
         finish.set()
         assert (await peer.rest()).endswith(b"0\r\n\r\n")
