@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -90,7 +91,7 @@ class Client:
             self._socket = socket.create_connection(("127.0.0.1", self._port), 30)
         self._sent += 1
         body = BODY % (number, 100 + number, number)
-        key = f"{self._prefix}-{number:08d}".encode()
+        key = hashlib.sha256(f"{self._prefix} {number}".encode()).hexdigest()[:32].encode()
         self._socket.sendall(HEAD % (path, 0xABCDEF + self._sent, self._sent, key, len(body)) + body)
 
     def status(self) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import orjson
 
 from gateway.observe.sink import CHUNK, open_sink
-from gateway.observe.timestamp import now
-from gateway.ports import Exchange, WebhookExchange
+from gateway.observe.timestamp import epoch_seconds, rfc3339
+from gateway.ports import FinishedRequest, WebhookExchange
 
 BUFFER_BYTES = 4 * 1024 * 1024
 _RETRY_SECONDS = 0.02
@@ -20,31 +20,31 @@ _LONGEST_TEXT = 256
 _log = logging.getLogger(__name__)
 
 
-def access_line(exchange: Exchange) -> bytes:
+def access_line(request: FinishedRequest) -> bytes:
     """The log line of one request, newline included. Durations are milliseconds; no key, credential or body is in it."""
-    upstream_seconds = exchange.upstream_seconds
+    upstream_seconds = request.upstream_seconds
     fields = {
-        "ts": now(),
+        "ts": rfc3339(epoch_seconds()),
         "level": "info",
         "msg": "request",
-        "request_id": exchange.request_id[:_LONGEST_TEXT],
-        "route": exchange.route,
-        "mode": exchange.mode,
-        "decision": exchange.decision,
-        "method": exchange.method[:_LONGEST_TEXT],
-        "status": exchange.status,
-        "settlement": exchange.settlement,
-        "reason": exchange.reason,
-        "key": exchange.key_digest,
-        "attempt": exchange.attempt,
-        "duration_ms": _milliseconds(exchange.total_seconds),
-        "store_ms": _milliseconds(exchange.store_seconds),
-        "upstream_ms": None if upstream_seconds is None else _milliseconds(upstream_seconds),
-        "upstream_status": exchange.upstream_status,
-        "request_bytes": exchange.request_bytes,
-        "response_bytes": exchange.response_bytes,
-        "client_gone": exchange.client_gone,
-        "client": exchange.client,
+        "request_id": request.request_id[:_LONGEST_TEXT],
+        "route": request.route,
+        "mode": request.mode,
+        "decision": request.decision,
+        "method": request.method[:_LONGEST_TEXT],
+        "status": request.status,
+        "settlement": request.settlement,
+        "reason": request.reason,
+        "key": request.key_digest,
+        "attempt": request.attempt,
+        "duration_ms": int(request.total_seconds * 1_000_000 + 0.5) / 1000,
+        "store_ms": int(request.store_seconds * 1_000_000 + 0.5) / 1000,
+        "upstream_ms": None if upstream_seconds is None else int(upstream_seconds * 1_000_000 + 0.5) / 1000,
+        "upstream_status": request.upstream_status,
+        "request_bytes": request.request_bytes,
+        "response_bytes": request.response_bytes,
+        "client_gone": request.client_gone,
+        "client": request.client,
     }
     return _line(fields)
 
@@ -52,14 +52,14 @@ def access_line(exchange: Exchange) -> bytes:
 def webhook_line(event: WebhookExchange) -> bytes:
     """The log line of one request to a webhook's endpoint, newline included; nothing of the event is in it."""
     fields = {
-        "ts": now(),
+        "ts": rfc3339(epoch_seconds()),
         "level": "info",
         "msg": "webhook",
         "route": event.route,
         "result": event.result,
         "method": event.method[:_LONGEST_TEXT],
         "status": event.status,
-        "duration_ms": _milliseconds(event.total_seconds),
+        "duration_ms": int(event.total_seconds * 1_000_000 + 0.5) / 1000,
         "request_bytes": event.request_bytes,
         "client_gone": event.sender_gone,
         "client": event.client,
@@ -73,10 +73,6 @@ def _line(fields: Mapping[str, object]) -> bytes:
     except TypeError:
         # Text from the wire may hold bytes that are not UTF-8, which only the standard library escapes.
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-
-def _milliseconds(seconds: float) -> float:
-    return int(seconds * 1_000_000 + 0.5) / 1000
 
 
 class AccessLog:
@@ -148,6 +144,11 @@ class AccessLog:
 
     def _take(self) -> bytes:
         """The next whole lines that fit into one write; a line that is longer by itself goes alone."""
+        if len(self._lines) == 1 or self._size <= CHUNK:
+            whole = b"".join(self._lines)
+            self._lines.clear()
+            self._size = 0
+            return whole
         lines = [self._lines.popleft()]
         size = len(lines[0])
         while self._lines and size + len(self._lines[0]) <= CHUNK:

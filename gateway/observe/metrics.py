@@ -1,39 +1,27 @@
 """The metric families, by the names under which Prometheus knows them.
 
 Each process counts in its own memory. Of several workers their supervisor makes one (`gateway.observe.snapshot`): so every gauge says how
-workers merge, and there are neither Info, Enum nor collectors of our own among them.
+workers merge.
 """
 
-from typing import Literal, TypeAlias
+from functools import partial
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+
+from gateway.observe.tallies import Count, Distribution, Family, FamilyCollector, GaugeMode
 
 PREFIX = "idempotency"
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STORE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
-GaugeMode: TypeAlias = Literal["livesum", "livemax", "livemin"]
-"""How the gauges of several workers merge: dead workers do not count in any of these."""
-
-# Creation times double the series and say nothing that process_start_time_seconds does not; workers cannot share them either.
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it untyped
-
 
 class Families:
-    """Every family, without its children."""
+    """Every family, without its series; of one without labels, its only series."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self.modes: dict[str, GaugeMode] = {}
+    def __init__(self) -> None:
+        self.collector = FamilyCollector()
         self.requests = self._counter("requests", "Finished requests.", "route", "mode", "decision")
         self.settlements = self._counter("settlements", "Attempts settled, by what they came to.", "route", "settlement", "reason")
         self.request_duration = self._histogram(
@@ -63,24 +51,26 @@ class Families:
             "route_unknown_oldest_age_seconds", "Age of the oldest unknown record of a route.", "livemax", "route"
         )
         self.records = self._gauge("records", "Records in the store; completed may be an estimate.", "livemax", "status")
-        self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax")
-        self.dead_letters = self._gauge("dead_letters", "Unknown records that wait for a person.", "livemax")
-        self.lost_records = self._counter("lost_records", "Records of operations under way that the database had lost; they were put back.")
-        self.reaped = self._counter("reaped", "Expired records deleted.")
-        self.redis_breaker_open = self._gauge("redis_breaker_open", "1 while Redis counts as away.", "livemax")
-        self.reload_successful = self._gauge("config_last_reload_successful", "1 if the last reload succeeded.", "livemin")
+        self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax").labels()
+        self.dead_letters = self._gauge("dead_letters", "Unknown records that wait for a person.", "livemax").labels()
+        self.lost_records = self._counter(
+            "lost_records", "Records of operations under way that the database had lost; they were put back."
+        ).labels()
+        self.reaped = self._counter("reaped", "Expired records deleted.").labels()
+        self.redis_breaker_open = self._gauge("redis_breaker_open", "1 while Redis counts as away.", "livemax").labels()
+        self.reload_successful = self._gauge("config_last_reload_successful", "1 if the last reload succeeded.", "livemin").labels()
         self.reload_timestamp = self._gauge(
             "config_last_reload_success_timestamp_seconds", "When the configuration in use was loaded.", "livemin"
-        )
+        ).labels()
         self.build_info = self._gauge("build_info", "1, with the versions that run.", "livemax", "version", "python")
-        self.malformed_requests = self._counter("malformed_requests", "Requests that were no well-formed HTTP.")
+        self.malformed_requests = self._counter("malformed_requests", "Requests that were no well-formed HTTP.").labels()
         self.refused_connections = self._counter(
             "refused_connections", "Connections closed before a request was whole: too slow, too many, or no memory.", "reason"
         )
         self.key_notices = self._counter("key_notices", "Keys that look guessable or personal.", "route", "kind")
         self.duplicates = self._counter("duplicates", "Equal requests of one caller under different keys, close together.", "route")
-        self.memory_held = self._gauge("memory_held_bytes", "Bodies held in memory, of those that count.", "livesum")
-        self.scopes_differ = self._gauge("scopes_differ", "Scopes that mean something else in the database by now.", "livemax")
+        self.memory_held = self._gauge("memory_held_bytes", "Bodies held in memory, of those that count.", "livesum").labels()
+        self.scopes_differ = self._gauge("scopes_differ", "Scopes that mean something else in the database by now.", "livemax").labels()
         self.target_up = self._gauge(
             "upstream_target_up",
             "0 while a target has done nothing but fail, so that others are asked first.",
@@ -96,23 +86,33 @@ class Families:
             "background_last_round_timestamp_seconds", "When background work last went round, or began.", "livemin", "task"
         )
         self.background_failures = self._counter("background_failures", "Failures of background work.", "task")
-        self.log_lines_dropped = self._counter("access_log_dropped_lines", "Access log lines dropped because their reader stalled.")
+        self.log_lines_dropped = self._counter(
+            "access_log_dropped_lines", "Access log lines dropped because their reader stalled."
+        ).labels()
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"{PREFIX}_{name}_total", text, labels, registry=self._registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Family[Count]:
+        return self._count(name, "counter", text, None, labels)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"{PREFIX}_{name}", text, labels, registry=self._registry, buckets=buckets)
+    def _gauge(self, name: str, text: str, mode: GaugeMode, *labels: str) -> Family[Count]:
+        return self._count(name, "gauge", text, mode, labels)
 
-    def _gauge(self, name: str, text: str, mode: GaugeMode, *labels: str) -> Gauge:
-        self.modes[f"{PREFIX}_{name}"] = mode
-        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self._registry)
+    def _count(self, name: str, kind: str, text: str, mode: GaugeMode | None, labels: tuple[str, ...]) -> Family[Count]:
+        suffix = "_total" if kind == "counter" else ""
+        family = Family(f"{PREFIX}_{name}", kind, text, mode, labels, partial(Count, suffix))
+        self.collector.families.append(family)
+        return family
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Family[Distribution]:
+        family = Family(f"{PREFIX}_{name}", "histogram", text, None, labels, partial(Distribution, buckets))
+        self.collector.families.append(family)
+        return family
 
 
-def new_registry() -> CollectorRegistry:
-    """A registry that knows this process, and nothing else yet."""
+def new_registry(families: Families) -> CollectorRegistry:
+    """A registry that knows this process, and these families."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    registry.register(families.collector)
     return registry
 
 

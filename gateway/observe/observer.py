@@ -1,9 +1,9 @@
 """The observer that production runs: `gateway.ports.Observer` over Prometheus metrics, the access log and messages."""
 
-import contextlib
 import logging
 import platform
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from gateway import __version__
@@ -15,7 +15,8 @@ from gateway.observe.accesslog import AccessLog, access_line, webhook_line
 from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
 from gateway.observe.series import RouteSeries, StoreSeries
-from gateway.ports import Counts, Exchange, RouteDoubt, StoreUnavailable, Swept, WebhookExchange
+from gateway.observe.timestamp import epoch_seconds
+from gateway.ports import Counts, FinishedRequest, RouteDoubt, StoreUnavailable, Swept, WebhookExchange
 
 FAILURE_LOG_SECONDS = 10.0
 
@@ -25,14 +26,16 @@ _log = logging.getLogger(__name__)
 class MetricsObserver:
     """Counts and logs. Belongs to the event loop's thread, but for `exposition`.
 
+    What every request is counted under is raised in place rather than by a call: see `Distribution.observe`.
+
     What is usual, and what alerts compare, exists at 0 from the start; other series when they first count. `access_log_fd` is where
     access lines go; None: nowhere.
     One at most for each process when workers share their metrics.
     """
 
     def __init__(self, routes: Sequence[Route], *, access_log_fd: int | None = 1) -> None:
-        self._registry = new_registry()
-        self._families = families = Families(self._registry)
+        self._families = families = Families()
+        self._registry = new_registry(families)
         self._access_log = None if access_log_fd is None else AccessLog(access_log_fd, families.log_lines_dropped.inc)
         self._stores = StoreSeries(families)
         self._targets: dict[str, frozenset[str]] = {}
@@ -65,7 +68,7 @@ class MetricsObserver:
 
     def snapshot(self) -> bytes:
         """All figures of this process for its supervisor: see `gateway.observe.snapshot`. Safe to call from any thread."""
-        return snapshot.take(self._registry, self._families.modes)
+        return snapshot.take(self._families.collector.families)
 
     def close(self) -> None:
         """Write the last access lines, waiting at most a second for their reader."""
@@ -81,16 +84,18 @@ class MetricsObserver:
     # ---- requests
 
     def request_started(self, route: str) -> None:
-        self._routes.get(route, self._other).in_flight.inc()
+        self._routes.get(route, self._other).in_flight.value += 1
 
-    def request_ended(self, exchange: Exchange) -> None:
-        series = self._routes.get(exchange.route, self._other)
-        series.in_flight.dec()
-        requests, duration = series.decided(exchange.mode, exchange.decision)
-        requests.inc()
-        duration.observe(exchange.total_seconds)
+    def request_ended(self, request: FinishedRequest) -> None:
+        series = self._routes.get(request.route, self._other)
+        series.in_flight.value -= 1
+        requests, durations = series.decided[request.mode, request.decision]
+        requests.value += 1
+        seconds = request.total_seconds
+        durations.counts[bisect_left(durations.bounds, seconds)] += 1
+        durations.sum += seconds
         if self._access_log is not None:
-            self._access_log.append(access_line(exchange))
+            self._access_log.append(access_line(request))
 
     def malformed_request(self) -> None:
         """A client sent what is no well-formed HTTP, and was refused before it had a route."""
@@ -118,8 +123,7 @@ class MetricsObserver:
         for upstream, targets in upstreams.items():
             for target in self._targets.get(upstream, frozenset()) - set(targets):
                 self._families.target_up.labels(upstream, target).set(1)
-                with contextlib.suppress(KeyError):
-                    self._families.target_up.remove(upstream, target)
+                self._families.target_up.remove(upstream, target)
             self._targets[upstream] = frozenset(targets)
             for target in targets:
                 self._families.target_up.labels(upstream, target).set(1)
@@ -134,10 +138,12 @@ class MetricsObserver:
             _log.warning("A target failed too often and is left alone for a while", extra=fields)
 
     def settled(self, route: str, settlement: str, reason: str) -> None:
-        self._routes.get(route, self._other).settled(settlement, reason).inc()
+        self._routes.get(route, self._other).settled[settlement, reason].value += 1
 
     def upstream_answered(self, route: str, status: int | None, seconds: float) -> None:
-        self._routes.get(route, self._other).upstream(status).observe(seconds)
+        durations = self._routes.get(route, self._other).upstream[status]
+        durations.counts[bisect_left(durations.bounds, seconds)] += 1
+        durations.sum += seconds
 
     def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None:
         suppressed = self._failure_lines.due(f"upstream {upstream}")
@@ -147,7 +153,7 @@ class MetricsObserver:
 
     def key_noticed(self, route: str, kind: str, key_digest: str) -> None:
         series = self._routes.get(route, self._other)
-        series.key_noticed(kind)
+        series.key_noticed[kind].inc()
         suppressed = self._failure_lines.due(f"key {route} {kind}")
         if suppressed is not None:
             fields = {"route": route, "kind": kind, "key": key_digest, "suppressed": suppressed}
@@ -163,16 +169,20 @@ class MetricsObserver:
     # ---- stores
 
     def store_operation(self, store: str, operation: str, seconds: float) -> None:
-        self._stores.duration(store, operation).observe(seconds)
+        durations = self._stores.durations[store, operation]
+        durations.counts[bisect_left(durations.bounds, seconds)] += 1
+        durations.sum += seconds
 
     def store_error(self, store: str, operation: str, reason: str) -> None:
-        self._stores.error(store, operation, reason).inc()
+        self._stores.errors[store, operation, reason].inc()
 
     def store_batch(self, operation: str, size: int) -> None:
-        self._stores.batch(operation).observe(size)
+        sizes = self._stores.batches[operation]
+        sizes.counts[bisect_left(sizes.bounds, size)] += 1
+        sizes.sum += size
 
     def stale_write(self, operation: str) -> None:
-        self._stores.stale(operation).inc()
+        self._stores.stale[operation].inc()
 
     def redis_breaker(self, *, is_open: bool) -> None:
         self._families.redis_breaker_open.set(is_open)
@@ -203,10 +213,10 @@ class MetricsObserver:
             _log.warning("A lease lapsed without its owner; the record is unknown now", extra=fields)
 
     def reconciled(self, route: str, result: str) -> None:
-        self._routes.get(route, self._other).reconciled(result).inc()
+        self._routes.get(route, self._other).reconciled[result].inc()
 
     def webhook_event(self, event: WebhookExchange) -> None:
-        self._routes.get(event.route, self._other).webhook_event(event.result).inc()
+        self._routes.get(event.route, self._other).webhook_event[event.result].inc()
         if self._access_log is not None:
             self._access_log.append(webhook_line(event))
 
@@ -242,11 +252,11 @@ class MetricsObserver:
     def reloaded(self, *, successful: bool) -> None:
         self._families.reload_successful.set(successful)
         if successful:
-            self._families.reload_timestamp.set_to_current_time()
+            self._families.reload_timestamp.set(epoch_seconds())
 
     def background_ran(self, task: str) -> None:
         if task in self._rounds:
-            self._rounds[task].set_to_current_time()
+            self._rounds[task].set(epoch_seconds())
 
     def background_failed(self, task: str, error: BaseException) -> None:
         self._failures.get(task, self._failures[sets.OTHER]).inc()

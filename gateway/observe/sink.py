@@ -10,6 +10,7 @@ import socket
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 CHUNK = select.PIPE_BUF
 """The most bytes that a pipe takes whole or not at all: larger writes of several workers into one pipe would interleave."""
@@ -30,21 +31,28 @@ def open_sink(fd: int) -> Sink:
     """A way to write to `fd`, which stays open and keeps its flags."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
-        return Sink(lambda data: os.write(fd, data), lambda: None)
+        return Sink(partial(os.write, fd), lambda: None)
     if stat.S_ISSOCK(mode):
         connected = socket.socket(fileno=os.dup(fd))
-        return Sink(lambda data: _unless_full(lambda: connected.send(data, socket.MSG_DONTWAIT)), connected.close)
+        return Sink(lambda data: _sent(connected, data), connected.close)
     try:
         own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         # The stream belongs to another user, or its reader is gone, or there is no /proc.
         return polled_sink(fd)
-    return Sink(lambda data: _unless_full(lambda: os.write(own, data)), lambda: os.close(own))
+    return Sink(lambda data: _written(own, data), lambda: os.close(own))
 
 
-def _unless_full(write: Callable[[], int]) -> int:
+def _written(fd: int, data: bytes) -> int:
     try:
-        return write()
+        return os.write(fd, data)
+    except BlockingIOError:
+        return 0
+
+
+def _sent(connected: socket.socket, data: bytes) -> int:
+    try:
+        return connected.send(data, socket.MSG_DONTWAIT)
     except BlockingIOError:
         return 0
 

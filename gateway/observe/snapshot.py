@@ -12,9 +12,8 @@ from typing import TypeAlias
 
 import orjson
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import CollectorRegistry
 
-from gateway.observe.metrics import PREFIX
+from gateway.observe import tallies
 
 Series: TypeAlias = tuple[str, tuple[str, ...]]
 """A sample's name, and its labels: names and values in turn."""
@@ -42,20 +41,19 @@ class Family:
             self.samples[series] = before + value
 
 
-def take(registry: CollectorRegistry, modes: Mapping[str, str]) -> bytes:
+def take(families: Iterable[tallies.Family[tallies.Count] | tallies.Family[tallies.Distribution]]) -> bytes:
     """The figures of the process, packed. Only our own families: what is told of a process (`process_*`) makes no sense of several."""
-    families = [
+    packed = [
         [
-            metric.name,
-            metric.type,
-            metric.documentation,
-            modes.get(metric.name),
-            [[sample.name, [text for pair in sample.labels.items() for text in pair], sample.value] for sample in metric.samples],
+            family.name,
+            family.kind,
+            family.text,
+            family.mode,
+            [[name, [text for pair in labels.items() for text in pair], value] for name, labels, value in family.samples()],
         ]
-        for metric in registry.collect()
-        if metric.name.startswith(PREFIX)
+        for family in families
     ]
-    return orjson.dumps({"pid": os.getpid(), "families": families})
+    return orjson.dumps({"pid": os.getpid(), "families": packed})
 
 
 def read(packed: bytes) -> tuple[int, dict[str, Family]]:

@@ -15,6 +15,6 @@ def _second(whole: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
 
 
-def now() -> str:
+def epoch_seconds() -> float:
     """The present instant. The wall clock is read here and only here: for people's eyes, never for a decision."""
-    return rfc3339(time.time())  # noqa: TID251 - a log line's timestamp is the wall clock's
+    return time.time()  # noqa: TID251 - timestamps of logs and metrics are the wall clock's

@@ -4,7 +4,7 @@ Imports point inwards: these modules know `gateway.core` and nothing else. `reco
 """
 
 from gateway.ports.bodies import Body, Memory, Spool
-from gateway.ports.observer import Exchange, Observer, StoreObserver
+from gateway.ports.observer import Exchange, FinishedRequest, Observer, StoreObserver
 from gateway.ports.store import (
     OBSERVED_DOUBT_KEPT,
     TOMBSTONE_AFTER,
@@ -44,6 +44,7 @@ __all__ = [
     "DoubtReason",
     "Doubted",
     "Exchange",
+    "FinishedRequest",
     "InDoubt",
     "Maintenance",
     "Memory",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.ports import Counts, Exchange, Swept
+from gateway.ports import Counts, FinishedRequest, Swept
 from gateway.store.null_observer import Quiet
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class CountingObserver(Quiet):
     def request_started(self, route: str) -> None:
         pass
 
-    def request_ended(self, exchange: Exchange) -> None:
+    def request_ended(self, request: FinishedRequest) -> None:
         pass
 
     def settled(self, route: str, settlement: str, reason: str) -> None:
