@@ -43,13 +43,13 @@ from gateway.store.looks import Looks
 from gateway.store.null_observer import Quiet
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
-from gateway.store.redis.hotpath import Acquired, Begun, HotPath
+from gateway.store.redis.hotpath import Found, HotPath, Told
 from gateway.store.redis.writeback import Writeback
 
 _FORGET_PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4)
 """Seconds between the tries of `forget`."""
 
-_Put = Callable[[bytes, bytes, bytes, int], Begun]
+_Put = Callable[[bytes, bytes, bytes, int, Told], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,25 @@ class TieredStore:
           `attempt` are 0, `request_id` is empty;
         * `completed`, not expired: `version` may be 0.
         """
-        held = await self._ask(intent)
-        if isinstance(held, Record):
-            return held
-        if isinstance(held, Taken):
-            return await self._behind(held, intent)
+        lookup = intent.key.lookup_digest()
+        held: Held | None = None
+        if not intent.terms.observed and not self._writes.pending(lookup):
+            ttl = min(self._lease_ttl, intent.terms.lease / 2)
+            try:
+                answer = await self._hot.acquire(lookup, encode_lease(lookup, intent.fingerprint, intent.owner), milliseconds(ttl))
+            except StoreUnavailable as error:
+                if error.may_have_landed:
+                    self._delete(self._mine(lookup, intent, ttl))
+            except asyncio.CancelledError:
+                self._delete(self._mine(lookup, intent, ttl))
+                raise
+            else:
+                if isinstance(answer, Found):
+                    known = self._read(lookup, answer.value, intent)
+                    if known is not None:
+                        return known if isinstance(known, Record) else await self._behind(known, intent)
+                else:
+                    held = self._mine(lookup, intent, ttl)
         try:
             found = await self._authority.reserve(intent)
         except BaseException:
@@ -112,13 +126,7 @@ class TieredStore:
                 self._delete(held)
             raise
         if held is not None:
-            match found:
-                case Lease():
-                    self._held.add(held, found.started + found.duration)
-                case Record():
-                    self._correct(held, found)
-                case Tombstone():
-                    self._delete(held)
+            self._follow(held, found)
         return found
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
@@ -221,25 +229,9 @@ class TieredStore:
         await self._writes.close(timeout)
         await self._looks.close()
 
-    async def _ask(self, intent: Intent) -> Record | Taken | Held | None:
-        """What Redis knows for certain; that somebody else's is there; my lease there if it is acknowledged; or None."""
-        lookup = intent.key.lookup_digest()
-        if intent.terms.observed or self._writes.pending(lookup):
-            return None
-        ttl = min(self._lease_ttl, intent.terms.lease / 2)
-        value = encode_lease(lookup, intent.fingerprint, intent.owner)
-        try:
-            answer = await self._hot.acquire(lookup, value, milliseconds(ttl))
-        except StoreUnavailable as error:
-            if error.may_have_landed:
-                self._delete(self._mine(lookup, intent, ttl))
-            return None
-        except asyncio.CancelledError:
-            self._delete(self._mine(lookup, intent, ttl))
-            raise
-        if isinstance(answer, Acquired):
-            return self._mine(lookup, intent, ttl)
-        entry = decode(lookup, answer.value, self._seal)
+    def _read(self, lookup: bytes, value: bytes, intent: Intent) -> Record | Taken | None:
+        """What an entry tells for certain; that somebody else's is there; None for my own lease, whose acknowledgement was lost."""
+        entry = decode(lookup, value, self._seal)
         if isinstance(entry, LeaseEntry) and entry.owner == intent.owner:
             return None
         if entry is None or entry.fingerprint != intent.fingerprint:
@@ -272,13 +264,21 @@ class TieredStore:
         now = self._clock.boottime()
         return Held(lookup, intent, ttl, extended=now, ends=now + ttl)
 
-    def _correct(self, held: Held, found: Record) -> None:
-        """My lease in Redis was in vain: replace it by what the authority holds, if that is final, or delete it."""
-        entry = completed_entry(found)
-        if entry is None:
-            self._delete(held)
-        else:
-            self._complete(held, entry, "fill", self._hot.fill)
+    def _follow(self, held: Held, found: Lease | Record | Tombstone) -> None:
+        """What the authority has said becomes of my lease in Redis. One that was set in vain is replaced by what the authority holds, if
+        that is final, or deleted.
+        """
+        match found:
+            case Lease():
+                self._held.add(held, found.started + found.duration)
+            case Record():
+                entry = completed_entry(found)
+                if entry is None:
+                    self._delete(held)
+                else:
+                    self._complete(held, entry, "fill", self._hot.fill)
+            case Tombstone():
+                self._delete(held)
 
     def _let_go(self, owner: bytes) -> None:
         held = self._held.pop(owner)

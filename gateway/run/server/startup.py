@@ -5,7 +5,6 @@ import logging
 from dataclasses import dataclass
 
 import asyncpg
-from redis.exceptions import RedisError
 
 from gateway.config import Config
 from gateway.config.units import format_duration
@@ -190,7 +189,7 @@ async def _check_redis(config: Config) -> list[str]:
         wire = await Wire.open(opener(url), asyncio.get_running_loop().time() + 2.0)
     except TimeoutError:
         return [f"redis: {address_of(url)}: no answer within 2s"]
-    except (Unfit, ErrorReply, RedisError, OSError) as error:
+    except (Unfit, ErrorReply, OSError) as error:
         return [f"redis: {address_of(url)}: {error}"]
-    await wire.close()
+    wire.close()
     return []

@@ -1,22 +1,31 @@
-"""One connection to Redis: redis-py connects, authenticates and parses; a batch of commands is one write and its replies in order.
+"""One connection to Redis: an asyncio protocol with hiredis' parser. A batch of commands is one write, and its replies come in order.
 
-Retries, health checks, push messages and client names are off. Whoever gets an exception from here must close the connection: what is
-still on its way can no longer be told apart.
+Theory of operation. At most one batch is out at a time, so before each write nothing is outstanding: bytes that come then are out of
+step, and end the connection; and no more than one batch is ever buffered, however slowly the server reads. One alarm stands for the
+oldest command. Whatever goes wrong (a reply that does not come in time, an end of file, bytes that cannot be parsed, an exception of ours)
+ends the connection for good: what is still on its way can no longer be told apart.
+
+redis-py reads the URL and makes the TLS context. What it would do beyond that is done here, or off: it has no part in any exchange.
 """
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import hiredis
-from redis.asyncio.connection import AbstractConnection, Connection, parse_url
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
+from gateway.runtime.alarm import Alarm
 from gateway.store.redis.server import REFUSALS, Answer, Refusal, Server, Unfit, judge, questions
+
+STORE = "redis"
 
 Opener = Callable[[], AbstractConnection]
 
@@ -32,13 +41,60 @@ class ErrorReply(Exception):
         self.code = code
 
 
-@dataclass(slots=True, eq=False)
-class Command:
-    """One packed command and who waits for it. `deadline` is on the event loop's clock."""
+class OutOfStep(ConnectionError):
+    """Redis sent a reply that no command waits for."""
 
-    packed: bytes
-    deadline: float
-    reply: asyncio.Future[object]
+
+class Command(ABC):
+    """One packed command and who waits for it. `deadline` is on the event loop's clock; the link sets it."""
+
+    __slots__ = ("deadline", "packed")
+
+    def __init__(self, packed: bytes) -> None:
+        self.packed = packed
+        self.deadline = 0.0
+
+    @property
+    def dropped(self) -> bool:
+        """Whether nobody waits for it any more, so that it need not be sent."""
+        return False
+
+    @abstractmethod
+    def take(self, reply: object) -> None:
+        """The reply; an `ErrorReply` if Redis refused this command, a `StoreUnavailable` if no reply came.
+
+        Called from the event loop, once. Should it raise, it is called once more with a `StoreUnavailable`, like all that waits behind it.
+        """
+
+
+class Asked(Command):
+    """A command whose reply is a future's result."""
+
+    __slots__ = ("reply",)
+
+    def __init__(self, packed: bytes, reply: "asyncio.Future[object]") -> None:
+        super().__init__(packed)
+        self.reply = reply
+
+    @property
+    def dropped(self) -> bool:
+        return self.reply.done()
+
+    def take(self, reply: object) -> None:
+        # A caller that was cancelled has only dropped its own waiting.
+        if self.reply.done():
+            return
+        if isinstance(reply, Exception):
+            self.reply.set_exception(reply)
+        else:
+            self.reply.set_result(reply)
+
+
+def pack(*command: bytes | int) -> bytes:
+    """One command as it is sent."""
+    # hiredis declares a tuple of one element but takes any number
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]
+    return packed
 
 
 def opener(url: str) -> Opener:
@@ -62,7 +118,7 @@ def opener(url: str) -> Opener:
 
     try:
         make()
-    except TypeError as error:
+    except (TypeError, RedisError) as error:
         raise ValueError(f"unusable option in the Redis URL: {error}") from None
     return make
 
@@ -73,90 +129,184 @@ def address_of(url: str) -> str:
     return options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
 
 
-class Wire:
-    """A connected, authenticated connection to a server that can serve: `server`."""
+class Wire(asyncio.Protocol):
+    """A connected, authenticated connection to a server that can serve: `server`.
 
-    def __init__(self, connection: AbstractConnection) -> None:
-        self._connection = connection
+    `flying` are the commands that were sent and have no reply yet. `in_step` is False once the connection has ended.
+    """
+
+    def __init__(self) -> None:
         self.server = Server()
+        self.flying: deque[Command] = deque()
+        self.in_step = True
+        self._replied: Callable[[], None] = _nothing
+        self._ended: Callable[[str, Exception], None] = self._fail_opening
+        self._serving = False
+        self._transport: asyncio.Transport | None = None
+        self._reader = hiredis.Reader(replyError=_error_reply)
+        self._alarm = Alarm(asyncio.get_running_loop(), self._late)
+        self._unfit: ErrorReply | None = None
 
     @classmethod
     async def open(cls, make: Opener, deadline: float) -> "Wire":
-        """Connect, and make one round trip to find out whether the server can serve. Raises Unfit, RedisError, ErrorReply, OSError, or
+        """Connect, log in, and make one round trip to find out whether the server can serve. Raises Unfit, ErrorReply, OSError, or
         TimeoutError at `deadline`.
         """
-        wire = cls(make())
+        target = make()
+        wire = cls()
         try:
             async with asyncio.timeout_at(deadline):
-                await wire._connect()
-                wire.server = judge(await wire._ask(questions()))
+                await _connect(target, wire)
+                for answer in await wire._ask(_login(target), deadline):
+                    if isinstance(answer, Refusal):
+                        raise Unfit(REFUSALS[answer.code], answer.text) if answer.code in REFUSALS else ErrorReply(answer.code, answer.text)
+                wire.server = judge(await wire._ask(questions(), deadline))
         except BaseException:
-            await wire.close()
+            wire.close()
             raise
         return wire
 
-    async def in_step(self) -> bool:
-        """Whether nothing is there to be read, as it must be before a batch is sent: no end of file, no reply that nobody waits for."""
-        return not await self._connection.can_read()
-
-    async def exchange(self, batch: Sequence[Command]) -> ErrorReply | None:
-        """Send all of `batch` in one write, and give each command its own reply. TimeoutError at the first one's deadline.
-
-        Returns the first reply that is about the server: it cannot serve any more.
+    def serve(self, replied: Callable[[], None], ended: Callable[[str, Exception], None]) -> None:
+        """From now on call `replied` when a batch has all its replies, and `ended` with the reason's word and its cause, once, when the
+        connection has ended by itself: `flying` is for the owner to fail then.
         """
-        unfit: ErrorReply | None = None
-        async with asyncio.timeout_at(batch[0].deadline):
-            await self._connection.send_packed_command([command.packed for command in batch], check_health=False)
-            for command in batch:
-                try:
-                    reply = await self._connection.read_response(disconnect_on_error=False)
-                except RedisError as error:
-                    refusal = _as_reply(error)
-                    if refusal.code in REFUSALS:
-                        unfit = unfit or refusal
-                    if not command.reply.done():
-                        command.reply.set_exception(refusal)
-                else:
-                    # A caller that was cancelled has only dropped its own waiting.
-                    if not command.reply.done():
-                        command.reply.set_result(reply)
-        return unfit
+        self._replied, self._ended, self._serving = replied, ended, True
 
-    async def close(self) -> None:
-        await self._connection.disconnect(nowait=True)
+    def send(self) -> None:
+        """Send all of `flying`, which was empty and has been filled by the owner, in one write."""
+        transport, flying = self._transport, self.flying
+        assert transport is not None
+        self._alarm.set(flying[0].deadline)
+        transport.write(flying[0].packed if len(flying) == 1 else b"".join([command.packed for command in flying]))
 
-    async def _connect(self) -> None:
+    def end(self, reason: str, cause: Exception) -> None:
+        """Something went wrong: cut the connection, and tell the owner."""
+        if self.in_step:
+            self.close()
+            self._ended(reason, cause)
+
+    def close(self) -> None:
+        """Cut the connection. Nobody is told."""
+        self.in_step = False
+        self._alarm.stop()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without being derived from it
+
+    def data_received(self, data: bytes) -> None:
+        if not self.in_step:
+            return
+        reader, flying = self._reader, self.flying
         try:
-            await self._connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it unannotated
-        except RedisError as error:
-            refusal = _as_reply(error)
-            if refusal.code not in REFUSALS:
-                raise refusal from error
-            raise Unfit(REFUSALS[refusal.code], str(refusal)) from error
+            reader.feed(data)
+            while (reply := reader.gets()) is not False:
+                if not flying:
+                    raise OutOfStep("it sent a reply that no command waits for")
+                if type(reply) is ErrorReply and self._serving and reply.code in REFUSALS:
+                    self._unfit = self._unfit or reply
+                flying[0].take(reply)
+                flying.popleft()
+            if not flying:
+                self._over()
+        except (hiredis.ProtocolError, OutOfStep) as error:
+            self.end("disconnected", error)
+        except Exception as error:
+            self.end("error", error)
 
-    async def _ask(self, commands: Sequence[tuple[bytes | int, ...]]) -> list[Answer]:
-        # hiredis declares a tuple of one element but takes any number
-        packed = [hiredis.pack_command(command) for command in commands]  # type: ignore[arg-type]
-        await self._connection.send_packed_command(packed, check_health=False)
-        answers: list[Answer] = []
-        for _ in commands:
-            try:
-                answers.append(await self._connection.read_response(disconnect_on_error=False))
-            except RedisError as error:
-                refusal = _as_reply(error)
-                answers.append(Refusal(refusal.code, str(refusal)))
-        return answers
+    def connection_lost(self, error: Exception | None) -> None:
+        self.end("disconnected", error or ConnectionResetError("it closed the connection"))
+
+    # ---- what comes of it
+
+    def _over(self) -> None:
+        """All replies of a batch are there."""
+        if self._reader.has_data():
+            raise OutOfStep("it sent more than the replies that commands wait for")
+        self._alarm.set(None)
+        if self._unfit is None:
+            self._replied()
+        else:
+            unfit = Unfit(REFUSALS[self._unfit.code], str(self._unfit))
+            self.end(unfit.reason, unfit)
+
+    def _late(self) -> None:
+        self.end("timeout", TimeoutError())
+
+    # ---- before it serves
+
+    def _fail_opening(self, reason: str, cause: Exception) -> None:
+        """What `_ask` waits for is an error; what was wrong is raised by it."""
+        for command in self.flying:
+            assert isinstance(command, Asked)
+            if not command.reply.done():
+                command.reply.set_exception(cause if isinstance(cause, OSError) else ConnectionError(str(cause)))
+
+    async def _ask(self, commands: Iterable[tuple[bytes | int, ...]], deadline: float) -> list[Answer]:
+        loop = asyncio.get_running_loop()
+        asked = [Asked(pack(*command), loop.create_future()) for command in commands]
+        if not asked:
+            return []
+        if not self.in_step:
+            raise ConnectionResetError("it closed the connection")
+        for command in asked:
+            command.deadline = deadline
+        self.flying.extend(asked)
+        self.send()
+        answers = await asyncio.gather(*(command.reply for command in asked), return_exceptions=True)
+        return [_answer(answer) for answer in answers]
 
 
-def _as_reply(error: RedisError) -> ErrorReply:
-    """What Redis answered. Raises `error` itself if that was no answer.
+async def _connect(target: AbstractConnection, wire: Wire) -> None:
+    loop = asyncio.get_running_loop()
+    if isinstance(target, UnixDomainSocketConnection):
+        await loop.create_unix_connection(lambda: wire, target.path)
+        return
+    assert isinstance(target, Connection)
+    tls = target.ssl_context.get() if isinstance(target, SSLConnection) else None
+    transport, _ = await loop.create_connection(lambda: wire, target.host, target.port, ssl=tls)
+    own: socket.socket = transport.get_extra_info("socket")
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if target.socket_keepalive:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in cast("dict[int, int]", target.socket_keepalive_options).items():
+            own.setsockopt(socket.IPPROTO_TCP, option, value)
 
-    redis-py makes connection errors out of some replies (LOADING, NOAUTH); the status code tells that it was a reply.
-    """
-    if isinstance(error, ResponseError) or error.status_code is not None:
-        text = str(error)
-        code = error.status_code or text.partition(" ")[0]
-        if code == "ERR" and (inner := _IN_SCRIPT.search(text)):
-            code, text = inner[1], text[inner.start(1) :]
-        return ErrorReply(code, (text if text.startswith(code) else f"{code} {text}").rstrip("."))
-    raise error
+
+def _login(target: AbstractConnection) -> list[tuple[bytes | int, ...]]:
+    """What the URL asks for before anything else: who we are, and the database."""
+    commands: list[tuple[bytes | int, ...]] = []
+    user, password = target.username or "", target.password or ""
+    if user:
+        commands.append((b"AUTH", user.encode(), password.encode()))
+    elif password:
+        commands.append((b"AUTH", password.encode()))
+    if target.client_name:
+        commands.append((b"CLIENT", b"SETNAME", target.client_name.encode()))
+    if target.db:
+        commands.append((b"SELECT", int(target.db)))
+    return commands
+
+
+def _answer(reply: object) -> Answer:
+    match reply:
+        case ErrorReply():
+            return Refusal(reply.code, str(reply))
+        case BaseException():
+            raise reply
+        case _:
+            return reply
+
+
+def _error_reply(text: str) -> ErrorReply:
+    code = text.partition(" ")[0]
+    if code == "ERR" and (inner := _IN_SCRIPT.search(text)):
+        code, text = inner[1], text[inner.start(1) :]
+    return ErrorReply(code, text.rstrip("."))
+
+
+def _nothing() -> None:
+    pass

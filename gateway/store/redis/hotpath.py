@@ -5,18 +5,21 @@ Redis is never asked what is new, only what is known: the authority decides.
 """
 
 import asyncio
-from collections.abc import Generator
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Generic, TypeAlias, TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import Quiet
 from gateway.store.redis.codec import entry_key, lease_prefix
-from gateway.store.redis.connection import ErrorReply
-from gateway.store.redis.link import STORE, Link
+from gateway.store.redis.connection import STORE, Command, ErrorReply, pack
+from gateway.store.redis.link import Link
 from gateway.store.redis.scripts import ACQUIRE, SETTLE, Script
 from gateway.store.redis.server import REFUSALS
+
+T = TypeVar("T")
 
 _SET_NX_GET = (7, 0)
 """The version from which `SET` takes NX and GET together; 6.2 answers a syntax error."""
@@ -36,144 +39,213 @@ class Found:
 
 _ACQUIRED = Acquired()
 
+Outcome: TypeAlias = bool | StoreUnavailable
+"""What a step has done: True, False (the entry was not ours any more), or that it is not known."""
 
-class Begun(Protocol):
-    """A step that is under way before anybody waits for it. Await it once for what it has done, or cancel it."""
-
-    def __await__(self) -> Generator[Any, None, bool]: ...
-
-    def cancel(self) -> object: ...
+Told: TypeAlias = Callable[[Outcome], None]
 
 
 class HotPath:
-    """Steps on entries named by a record's lookup digest (32 bytes). All raise `StoreUnavailable` and no other error.
+    """Steps on entries named by a record's lookup digest (32 bytes). Each has queued its command when it returns.
 
-    Those that return `Begun` have queued their command when they return, so that many of them share a round trip and one task's time.
-
+    Those that are awaited raise `StoreUnavailable` and no other error, at the call or at the await; the others tell it, and raise nothing.
     Needs the Redis permissions of `server.RIGHTS`; `+info` is for the faster form of `acquire`.
     """
 
     def __init__(self, link: Link, observer: StoreObserver | None = None) -> None:
-        self._link = link
-        self._observer = observer or Quiet()
+        self.link = link
+        self.observer = observer or Quiet()
 
     @property
     def open(self) -> bool:
         """Whether Redis is away, so that every step fails at once."""
-        return self._link.open
+        return self.link.open
 
     @property
     def instance(self) -> bytes:
         """`Server.instance` of the server that answers at present."""
-        return self._link.server.instance
+        return self.link.server.instance
 
-    async def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Acquired | Found:
+    def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Awaitable[Acquired | Found]:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
         key = entry_key(lookup)
-        started = perf_counter()
+        if self.link.server.version >= _SET_NX_GET:
+            packed = pack(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
+            return self._wait(_Acquire(self, "acquire", packed))
+        arguments = (b"1", key, value, ttl_ms)
+        return self._wait(_Acquire(self, "acquire", pack(b"EVALSHA", ACQUIRE.sha, *arguments), ACQUIRE, arguments))
+
+    def get(self, lookup: bytes) -> Awaitable[bytes | None]:
+        """What is there. Changes nothing."""
+        return self._wait(_Get(self, "get", pack(b"GET", entry_key(lookup))))
+
+    def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> Awaitable[bool]:
+        """Let the lease of `owner` end `ttl_ms` from now. False: it is gone."""
+        arguments = (b"1", entry_key(lookup), lease_prefix(owner), b"extend", ttl_ms)
+        return self._wait(_Change(self, "extend", pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments))
+
+    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
+        """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
+        self._settle("complete", (b"1", entry_key(lookup), lease_prefix(owner), b"complete", ttl_ms, value), told)
+
+    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
+        """As `complete`, for a record that `owner` found completed at the authority."""
+        self._settle("fill", (b"1", entry_key(lookup), lease_prefix(owner), b"complete", ttl_ms, value), told)
+
+    def delete(self, lookup: bytes, owner: bytes, told: Told) -> None:
+        """Delete the lease of `owner`. False: it is gone."""
+        self._settle("delete", (b"1", entry_key(lookup), lease_prefix(owner), b"delete"), told)
+
+    def forget(self, lookup: bytes) -> Awaitable[bool]:
+        """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
+        return self._wait(_Change(self, "forget", pack(b"DEL", entry_key(lookup))))
+
+    def _wait(self, step: "_Waited[T]") -> "asyncio.Future[T]":
         try:
-            if self._link.server.version >= _SET_NX_GET:
-                reply = await self._link.enqueue(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
-            else:
-                arguments = (b"1", key, value, ttl_ms)
-                reply = await self._run(ACQUIRE, arguments, self._link.enqueue(b"EVALSHA", ACQUIRE.sha, *arguments))
-        except (StoreUnavailable, ErrorReply) as error:
-            raise self._failed("acquire", error) from None
-        self._observer.store_operation(STORE, "acquire", perf_counter() - started)
+            self.link.send(step)
+        except StoreUnavailable as error:
+            raise self.failed(step.operation, error) from None
+        return step.future
+
+    def _settle(self, operation: str, arguments: tuple[bytes | int, ...], told: Told) -> None:
+        step = _Settle(self, operation, pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments, told)
+        try:
+            self.link.send(step)
+        except StoreUnavailable as error:
+            told(self.failed(operation, error))
+
+    def failed(self, operation: str, error: StoreUnavailable | ErrorReply) -> StoreUnavailable:
+        """The error for the caller, counted."""
+        # Redis itself says that it did nothing.
+        if isinstance(error, ErrorReply):
+            error = StoreUnavailable(STORE, REFUSALS.get(error.code, "error"), may_have_landed=False)
+        self.observer.store_error(STORE, operation, error.reason)
+        return error
+
+
+class _Step(Command):
+    """A command of ours. `script` and `arguments`: what it runs, for a server that does not know the script yet."""
+
+    __slots__ = ("_arguments", "_hot", "_script", "_started", "operation")
+
+    def __init__(
+        self, hot: HotPath, operation: str, packed: bytes, script: Script | None = None, arguments: tuple[bytes | int, ...] = ()
+    ) -> None:
+        super().__init__(packed)
+        self.operation = operation
+        self._hot = hot
+        self._script = script
+        self._arguments = arguments
+        self._started = perf_counter()
+
+    def take(self, reply: object) -> None:
+        if not isinstance(reply, Exception):
+            self._hot.observer.store_operation(STORE, self.operation, perf_counter() - self._started)
+            self.end(reply)
+        elif isinstance(reply, StoreUnavailable):
+            self.end(self._hot.failed(self.operation, reply))
+        elif isinstance(reply, ErrorReply):
+            self._refused(reply)
+        else:
+            raise reply
+
+    def _refused(self, error: ErrorReply) -> None:
+        script, self._script = self._script, None
+        try:
+            if error.code != "NOSCRIPT" or script is None:
+                raise error
+            # EVAL also loads it, and needs no permission for SCRIPT LOAD.
+            self.packed = pack(b"EVAL", script.text, *self._arguments)
+            self._hot.link.send(self)
+        except (ErrorReply, StoreUnavailable) as failure:
+            self.end(self._hot.failed(self.operation, failure))
+
+    @abstractmethod
+    def end(self, reply: object) -> None:
+        """The reply, or the `StoreUnavailable` that came instead."""
+
+
+class _Waited(_Step, Generic[T]):
+    """A step that its caller awaits."""
+
+    __slots__ = ("future",)
+
+    def __init__(
+        self, hot: HotPath, operation: str, packed: bytes, script: Script | None = None, arguments: tuple[bytes | int, ...] = ()
+    ) -> None:
+        super().__init__(hot, operation, packed, script, arguments)
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    @property
+    def dropped(self) -> bool:
+        return self.future.done()
+
+    def end(self, reply: object) -> None:
+        # A caller that was cancelled has only dropped its own waiting.
+        if self.future.done():
+            return
+        try:
+            if isinstance(reply, StoreUnavailable):
+                raise reply
+            self.future.set_result(self.read(reply))
+        except StoreUnavailable as error:
+            self.future.set_exception(error)
+
+    @staticmethod
+    @abstractmethod
+    def read(reply: object) -> T:
+        """What a reply means. Raises `StoreUnavailable`."""
+
+
+class _Acquire(_Waited[Acquired | Found]):
+    __slots__ = ()
+
+    @staticmethod
+    def read(reply: object) -> Acquired | Found:
         if reply is None:
             return _ACQUIRED
         if isinstance(reply, bytes):
             return Found(reply)
         raise StoreUnavailable(STORE, "error", may_have_landed=True)
 
-    async def get(self, lookup: bytes) -> bytes | None:
-        """What is there. Changes nothing."""
-        value = await self._plain("get", b"GET", entry_key(lookup))
-        if value is None or isinstance(value, bytes):
-            return value
+
+class _Get(_Waited[bytes | None]):
+    __slots__ = ()
+
+    @staticmethod
+    def read(reply: object) -> bytes | None:
+        if reply is None or isinstance(reply, bytes):
+            return reply
         raise StoreUnavailable(STORE, "error", may_have_landed=False)
 
-    def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> Begun:
-        """Let the lease of `owner` end `ttl_ms` from now. False: it is gone."""
-        return self._settle("extend", lookup, owner, b"extend", ttl_ms)
 
-    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> Begun:
-        """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
-        return self._settle("complete", lookup, owner, b"complete", ttl_ms, value)
+class _Change(_Waited[bool]):
+    __slots__ = ()
 
-    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> Begun:
-        """As `complete`, for a record that `owner` found completed at the authority."""
-        return self._settle("fill", lookup, owner, b"complete", ttl_ms, value)
+    @staticmethod
+    def read(reply: object) -> bool:
+        return _as_bool(reply)
 
-    def delete(self, lookup: bytes, owner: bytes) -> Begun:
-        """Delete the lease of `owner`. False: it is gone."""
-        return self._settle("delete", lookup, owner, b"delete")
 
-    async def forget(self, lookup: bytes) -> bool:
-        """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
-        return _as_bool(await self._plain("forget", b"DEL", entry_key(lookup)))
+class _Settle(_Step):
+    """A step that nobody waits for: `told` hears what it has done."""
 
-    async def _plain(self, operation: str, *command: bytes | int) -> object:
-        started = perf_counter()
+    __slots__ = ("_told",)
+
+    def __init__(self, hot: HotPath, operation: str, packed: bytes, script: Script, arguments: tuple[bytes | int, ...], told: Told) -> None:
+        super().__init__(hot, operation, packed, script, arguments)
+        self._told = told
+
+    def end(self, reply: object) -> None:
+        if isinstance(reply, StoreUnavailable):
+            self._told(reply)
+            return
         try:
-            reply = await self._link.enqueue(*command)
-        except (StoreUnavailable, ErrorReply) as error:
-            raise self._failed(operation, error) from None
-        self._observer.store_operation(STORE, operation, perf_counter() - started)
-        return reply
-
-    def _settle(self, operation: str, lookup: bytes, owner: bytes, step: bytes, *more: bytes | int) -> Begun:
-        arguments = (b"1", entry_key(lookup), lease_prefix(owner), step, *more)
-        started = perf_counter()
-        try:
-            reply = self._link.enqueue(b"EVALSHA", SETTLE.sha, *arguments)
+            done = _as_bool(reply)
         except StoreUnavailable as error:
-            raise self._failed(operation, error) from None
-        return _Settling(self, operation, started, arguments, reply)
-
-    async def settled(self, settling: "_Settling") -> bool:
-        """The end of what `_settle` began."""
-        try:
-            done = _as_bool(await self._run(SETTLE, settling.arguments, settling.reply))
-        except (StoreUnavailable, ErrorReply) as error:
-            raise self._failed(settling.operation, error) from None
-        self._observer.store_operation(STORE, settling.operation, perf_counter() - settling.started)
-        return done
-
-    async def _run(self, script: Script, arguments: "tuple[bytes | int, ...]", reply: "asyncio.Future[object]") -> object:
-        """The reply of a script; of its second try, if the server did not know it."""
-        try:
-            return await reply
-        except ErrorReply as error:
-            if error.code != "NOSCRIPT":
-                raise
-        # EVAL also loads it, and needs no permission for SCRIPT LOAD.
-        return await self._link.enqueue(b"EVAL", script.text, *arguments)
-
-    def _failed(self, operation: str, error: StoreUnavailable | ErrorReply) -> StoreUnavailable:
-        """The error for the caller, counted."""
-        # Redis itself says that it did nothing.
-        if isinstance(error, ErrorReply):
-            error = StoreUnavailable(STORE, REFUSALS.get(error.code, "error"), may_have_landed=False)
-        self._observer.store_error(STORE, operation, error.reason)
-        return error
-
-
-@dataclass(slots=True, eq=False)
-class _Settling:
-    """A run of `settle.lua` that has begun, as `Begun`."""
-
-    hot: HotPath
-    operation: str
-    started: float
-    arguments: "tuple[bytes | int, ...]"
-    reply: "asyncio.Future[object]"
-
-    def __await__(self) -> Generator[Any, None, bool]:
-        return self.hot.settled(self).__await__()
-
-    def cancel(self) -> object:
-        return self.reply.cancel()
+            self._told(error)
+        else:
+            self._told(done)
 
 
 def _as_bool(reply: object) -> bool:

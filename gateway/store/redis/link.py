@@ -1,27 +1,23 @@
 """The way to Redis: one connection, a bounded queue in front of it, and a breaker that makes an outage cost one timeout.
 
-A single task owns the connection. It sends what has queued up in one write, reads all replies, and looks at the queue again: commands
-that come while a batch is in flight share the next one, a lone command goes at once. Before each write nothing may be outstanding, so
-any byte that can be read then is out of step and the connection is replaced. When a connection fails, everything that waits fails with
-it, the breaker opens, and the same task looks for Redis again; callers never do. A server that answers and cannot serve (a replica, a
-node of a cluster, one that takes no writes) is away, too: at the next connection its name is looked up anew and may lead to another one.
+Commands that come in one round of the event loop share one write; those that come while a batch is in flight share the next, which leaves
+as soon as all replies of the last one are there. No task stands between a command and its reply. When a connection fails, everything that
+waits fails with it and the breaker opens; a task looks for Redis again, callers never do. A server that answers and cannot serve (a
+replica, a node of a cluster, one that takes no writes) is away, too: at the next connection its name is looked up anew and may lead to
+another one. A connection that ends while nothing waits is replaced when the next command comes, within that command's time.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-
-import hiredis
-from redis.exceptions import RedisError
+from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import Quiet
 from gateway.store.redis.breaker import Breaker
-from gateway.store.redis.connection import Command, ErrorReply, Wire, address_of, opener
-from gateway.store.redis.server import REFUSALS, Server, Unfit
+from gateway.store.redis.connection import STORE, Asked, Command, ErrorReply, Wire, address_of, opener, pack
+from gateway.store.redis.server import Server, Unfit
 
-STORE = "redis"
 _MAX_QUEUED = 1024
 _MAX_QUEUED_BYTES = 8 * 1024 * 1024
 _MAX_BATCH = 256
@@ -31,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Link:
-    """Commands to one Redis. `timeout` is seconds from `execute` to the reply; `connect_timeout` bounds a connection that nobody awaits.
+    """Commands to one Redis. `timeout` is seconds from `send` to the reply; `connect_timeout` bounds a connection that nobody awaits.
 
     `server` is the one that answers at present, or did last. ValueError if the URL cannot be used.
     """
@@ -54,12 +50,14 @@ class Link:
         self._connect_timeout = connect_timeout
         self._sleep = sleep
         self._observer = observer or Quiet()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: deque[Command] = deque()
         self._queued_bytes = 0
-        self._flying: Sequence[Command] = ()
-        self._sent = False
+        self._turn = False
+        """Whether the queue will have its turn without another word: in the next round of the loop, after a batch, after a connection."""
         self._wire: Wire | None = None
-        self._wake = asyncio.Event()
+        self._over: asyncio.Future[float | None] | None = None
+        """Of the present connection: None when another one is wanted at once, else the seconds until the next try."""
         self._tried = asyncio.Event()
         self._told = False
         self._task: asyncio.Task[None] | None = None
@@ -72,7 +70,8 @@ class Link:
     async def start(self) -> None:
         """Begin, and return when the first attempt to connect has ended, well or not."""
         self._observer.redis_breaker(is_open=True)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="redis-link")
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name="redis-link")
         await self._tried.wait()
 
     async def close(self) -> None:
@@ -82,125 +81,154 @@ class Link:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def execute(self, *command: bytes | int) -> object:
-        """The reply to one command. As `enqueue`, awaited."""
-        return await self.enqueue(*command)
+    def send(self, command: Command) -> None:
+        """Queue one command for the next write. Raises `StoreUnavailable` when it cannot be queued; then `command` hears of nothing."""
+        loop = self._loop
+        if loop is None or self._breaker.open:
+            raise StoreUnavailable(STORE, "not_ready", may_have_landed=False)
+        size = self._queued_bytes + len(command.packed)
+        if len(self._queue) >= _MAX_QUEUED or size > _MAX_QUEUED_BYTES:
+            raise StoreUnavailable(STORE, "overloaded", may_have_landed=False)
+        command.deadline = loop.time() + self._timeout
+        self._queue.append(command)
+        self._queued_bytes = size
+        if not self._turn:
+            self._turn = True
+            loop.call_soon(self._flush)
 
     def enqueue(self, *command: bytes | int) -> "asyncio.Future[object]":
-        """Queue one command for the next pipeline; the future is its reply. Raises `StoreUnavailable` when it cannot be queued.
+        """Queue one command; the future is its reply. Raises `StoreUnavailable` when it cannot be queued.
 
         The future raises `ErrorReply` when Redis refused this command, and `StoreUnavailable` when the reply did not come. A cancelled
         one may or may not have been sent.
         """
-        if self._breaker.open:
-            raise StoreUnavailable(STORE, "not_ready", may_have_landed=False)
-        # hiredis declares a tuple of one element but takes any number
-        packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]
-        if len(self._queue) >= _MAX_QUEUED or self._queued_bytes + len(packed) > _MAX_QUEUED_BYTES:
-            raise StoreUnavailable(STORE, "overloaded", may_have_landed=False)
-        loop = asyncio.get_running_loop()
-        waiting = Command(packed, loop.time() + self._timeout, loop.create_future())
-        self._queue.append(waiting)
-        self._queued_bytes += len(packed)
-        self._wake.set()
-        return waiting.reply
+        asked = Asked(pack(*command), asyncio.get_running_loop().create_future())
+        self.send(asked)
+        return asked.reply
+
+    async def execute(self, *command: bytes | int) -> object:
+        """The reply to one command. As `enqueue`, awaited."""
+        return await self.enqueue(*command)
+
+    # ---- the queue
+
+    def _flush(self) -> None:
+        """Send what has queued up, if nothing is in flight."""
+        try:
+            self._turn = self._send_some()
+        except Exception as error:
+            _log.exception("Unexpected failure while commands were sent to Redis")
+            if self._wire is not None:
+                self._wire.end("error", error)
+
+    def _send_some(self) -> bool:
+        """Whether the queue will have its turn again without another word."""
+        queue, wire = self._queue, self._wire
+        if not queue:
+            return False
+        if wire is None:
+            if self._over is not None and not self._over.done():
+                self._over.set_result(None)  # `_session` connects anew
+            return True
+        flying, size = wire.flying, 0
+        if flying:
+            return True
+        while queue and len(flying) < _MAX_BATCH and size < _MAX_BATCH_BYTES:
+            command = queue.popleft()
+            length = len(command.packed)
+            self._queued_bytes -= length
+            # A caller that was cancelled before its command was sent leaves nothing to send.
+            if not command.dropped:
+                flying.append(command)
+                size += length
+        if not flying:
+            return False
+        wire.send()
+        self._observer.store_batch(STORE, len(flying))
+        return True
+
+    def _replied(self) -> None:
+        self._breaker.served()
+        self._flush()
+
+    def _ended(self, reason: str, cause: Exception) -> None:
+        wire, self._wire = self._wire, None
+        if wire is None or self._over is None or self._over.done():
+            return
+        if reason == "disconnected" and not wire.flying:
+            self._flush()  # what waits, or will, has another connection
+        else:
+            self._over.set_result(self._away(reason, cause, wire.flying))
+
+    def _fail(self, reason: str, flying: Iterable[Command]) -> None:
+        """Tell all that wait: those in flight may have landed, the others were not sent."""
+        queue, self._queue = self._queue, deque()
+        self._queued_bytes, self._turn = 0, False
+        for commands, landed in ((flying, True), (queue, False)):
+            for command in commands:
+                try:
+                    command.take(StoreUnavailable(STORE, reason, may_have_landed=landed))
+                except Exception:
+                    _log.exception("A command's failure could not be told")
+
+    # ---- the connection's life, in a task of its own
 
     async def _run(self) -> None:
         try:
             while True:
-                reason, cause = await self._session()
-                # No await since the failure: nobody has queued behind the broken connection meanwhile.
-                pause = self._away(reason, cause)
+                pause = await self._session()
                 self._tried.set()
-                await self._hang_up()
                 await self._sleep(pause)
         finally:
             self._breaker.trip()
-            self._fail("not_ready")
-            await self._hang_up()
+            wire, self._wire = self._wire, None
+            if wire is not None:
+                wire.close()
+            self._fail("not_ready", () if wire is None else wire.flying)
 
-    async def _session(self) -> tuple[str, Exception]:
-        """Connect and serve until something breaks; returns the reason's word and what it was."""
-        reason = "refused"
-        try:
-            wire = await self._connect(asyncio.get_running_loop().time() + self._connect_timeout)
-            self._ready()
-            while True:
-                self._flying = await self._next_batch()
-                reason = "refused"
-                if not await wire.in_step():
-                    await self._hang_up()
-                    wire = await self._connect(self._flying[0].deadline)
-                reason, self._sent = "disconnected", True
-                self._observer.store_batch(STORE, len(self._flying))
-                unfit = await wire.exchange(self._flying)
-                self._flying, self._sent = (), False
-                if unfit is not None:
-                    raise Unfit(REFUSALS[unfit.code], str(unfit))
-                self._breaker.served()
-        except Unfit as unfit:
-            return unfit.reason, unfit
-        except TimeoutError as error:
-            return "timeout" if self._sent else reason, error
-        except (RedisError, ErrorReply, OSError) as error:
-            return reason, error
-        except Exception as error:
-            _log.exception("Unexpected failure of the connection to Redis")
-            return "error", error
+    async def _session(self) -> float:
+        """Connect and serve until Redis is away; returns the seconds until the next try."""
+        assert self._loop is not None
+        deadline = self._loop.time() + self._connect_timeout
+        while True:
+            try:
+                wire = await Wire.open(self._make, deadline)
+            except Unfit as unfit:
+                return self._away(unfit.reason, unfit)
+            except (TimeoutError, ErrorReply, OSError) as error:
+                return self._away("refused", error)
+            except Exception as error:
+                _log.exception("Unexpected failure of the connection to Redis")
+                return self._away("error", error)
+            if not wire.in_step:
+                return self._away("disconnected", ConnectionResetError("it closed the connection"))
+            over: asyncio.Future[float | None] = self._loop.create_future()
+            self._over = over
+            self._ready(wire)
+            pause = await over
+            if pause is not None:
+                return pause
+            deadline = self._queue[0].deadline
 
-    async def _connect(self, deadline: float) -> Wire:
-        self._wire = wire = await Wire.open(self._make, deadline)
-        self.server = wire.server
-        return wire
-
-    async def _hang_up(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
-
-    async def _next_batch(self) -> Sequence[Command]:
-        batch: list[Command] = []
-        while not batch:
-            await self._wake.wait()
-            size = 0
-            while self._queue and len(batch) < _MAX_BATCH and size < _MAX_BATCH_BYTES:
-                command = self._queue.popleft()
-                self._queued_bytes -= len(command.packed)
-                # A caller that was cancelled before its command was sent leaves nothing to send.
-                if not command.reply.done():
-                    batch.append(command)
-                    size += len(command.packed)
-            if not self._queue:
-                self._wake.clear()
-        return batch
-
-    def _ready(self) -> None:
+    def _ready(self, wire: Wire) -> None:
         if self._told:
             _log.warning("Redis at %s is back", self._address)
             self._told = False
+        self._wire, self.server = wire, wire.server
+        wire.serve(self._replied, self._ended)
         self._breaker.close()
         self._observer.redis_breaker(is_open=False)
         self._tried.set()
+        self._flush()
 
-    def _away(self, reason: str, cause: Exception) -> float:
+    def _away(self, reason: str, cause: Exception, flying: Iterable[Command] | None = None) -> float:
+        """Open the breaker, then fail what waits; `flying` is None if there was no connection. Returns the seconds until the next try."""
         pause = self._breaker.trip()
+        self._fail(reason, flying or ())
         self._observer.redis_breaker(is_open=True)
-        if self._wire is None:
+        if flying is None:
             self._observer.store_error(STORE, "connect", reason)
         if not self._told:
             _log.warning("Redis at %s is away (%s: %s): slower until it is back", self._address, reason, str(cause) or type(cause).__name__)
             self._told = True
-        self._fail(reason)
         return pause
-
-    def _fail(self, reason: str) -> None:
-        for command in self._flying:
-            if not command.reply.done():
-                command.reply.set_exception(StoreUnavailable(STORE, reason, may_have_landed=self._sent))
-        for command in self._queue:
-            if not command.reply.done():
-                command.reply.set_exception(StoreUnavailable(STORE, reason, may_have_landed=False))
-        self._flying, self._sent = (), False
-        self._queue.clear()
-        self._queued_bytes = 0
-        self._wake.clear()

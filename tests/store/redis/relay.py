@@ -1,6 +1,7 @@
 """A TCP relay between a client and Redis that can hold, swallow, invent or cut what passes."""
 
 import asyncio
+import ssl
 from contextlib import suppress
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -14,9 +15,10 @@ class Relay:
     connection at once.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
         assert parts.port
+        self._tls = tls
         self._url = parts
         self._target = parts.port
         self._server: asyncio.Server | None = None
@@ -36,7 +38,7 @@ class Relay:
 
     @property
     def url(self) -> str:
-        return f"redis://:{self._url.password}@127.0.0.1:{self.port}{self._url.path}"
+        return f"redis{'' if self._tls is None else 's'}://:{self._url.password}@127.0.0.1:{self.port}{self._url.path}"
 
     @property
     def idle(self) -> bool:
@@ -57,7 +59,7 @@ class Relay:
             await asyncio.wait(self._tasks)
 
     async def listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:

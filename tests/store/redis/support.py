@@ -8,8 +8,9 @@ from dataclasses import replace
 from itertools import count
 
 from gateway.core.model import Fingerprint
+from gateway.ports import StoreUnavailable
 from gateway.store.redis.breaker import Breaker
-from gateway.store.redis.hotpath import HotPath
+from gateway.store.redis.hotpath import HotPath, Outcome
 from gateway.store.redis.link import Link
 
 _numbers = count(1)
@@ -51,6 +52,20 @@ async def hotpath(url: str, *, timeout: float = 5.0, version: tuple[int, int] | 
         if version is not None:
             link.server = replace(link.server, version=version)
         yield HotPath(link)
+
+
+async def done(step: Callable[..., None], *arguments: bytes | int) -> bool:
+    """What a step that nobody waits for has done. Raises `StoreUnavailable`."""
+    ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def told(outcome: Outcome) -> None:
+        if isinstance(outcome, StoreUnavailable):
+            ended.set_exception(outcome)
+        else:
+            ended.set_result(outcome)
+
+    step(*arguments, told)
+    return await ended
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -13,7 +13,7 @@ from gateway.ports import StoreUnavailable
 from gateway.store.redis.codec import entry_key, lease_prefix
 from gateway.store.redis.hotpath import Acquired, Found, HotPath
 from tests.store.redis.relay import Relay
-from tests.store.redis.support import digest, eventually, hotpath, linked, token
+from tests.store.redis.support import digest, done, eventually, hotpath, linked, token
 from tests.support.services import REDIS_VARIANTS, SYSTEM, missing, system_redis
 
 SCRIPT = (6, 2)
@@ -68,7 +68,7 @@ async def test_a_losing_acquire_changes_nothing(every_redis_db: str, version: tu
         await hot.acquire(lookup, lease(owner), 20_000)
         assert await hot.acquire(lookup, lease(token()), TTL) == Found(lease(owner))
         assert 0 < await ttl(every_redis_db, lookup) <= 20_000
-        await hot.complete(lookup, owner, b"completed", 30_000)
+        await done(hot.complete, lookup, owner, b"completed", 30_000)
         assert await hot.acquire(lookup, lease(token()), TTL) == Found(b"completed")
         assert 0 < await ttl(every_redis_db, lookup) <= 30_000
 
@@ -79,11 +79,11 @@ async def test_an_owner_extends_completes_and_deletes(hot: HotPath, every_redis_
     await hot.acquire(lookup, lease(owner), 1_000)
     assert await hot.extend(lookup, owner, TTL)
     assert 1_000 < await ttl(every_redis_db, lookup) <= TTL
-    assert await hot.complete(lookup, owner, b"completed", 2 * TTL)
+    assert await done(hot.complete, lookup, owner, b"completed", 2 * TTL)
     assert TTL < await ttl(every_redis_db, lookup) <= 2 * TTL
     other, owner = digest(), token()
     await hot.acquire(other, lease(owner), TTL)
-    assert await hot.delete(other, owner)
+    assert await done(hot.delete, other, owner)
     assert await hot.get(other) is None
 
 
@@ -92,9 +92,9 @@ async def test_another_owner_changes_nothing(hot: HotPath, every_redis_db: str) 
     lookup, owner, other = digest(), token(), token()
     await hot.acquire(lookup, lease(owner), 20_000)
     assert not await hot.extend(lookup, other, TTL)
-    assert not await hot.complete(lookup, other, b"theirs", TTL)
-    assert not await hot.fill(lookup, other, b"theirs", TTL)
-    assert not await hot.delete(lookup, other)
+    assert not await done(hot.complete, lookup, other, b"theirs", TTL)
+    assert not await done(hot.fill, lookup, other, b"theirs", TTL)
+    assert not await done(hot.delete, lookup, other)
     assert await hot.get(lookup) == lease(owner)
     assert 0 < await ttl(every_redis_db, lookup) <= 20_000
 
@@ -104,10 +104,10 @@ async def test_a_completed_record_never_changes(hot: HotPath) -> None:
     lookup, owner = digest(), token()
     completed = b"\x01\x02" + owner + b" rest"
     await hot.acquire(lookup, lease(owner), TTL)
-    assert await hot.complete(lookup, owner, completed, TTL)
-    assert not await hot.complete(lookup, owner, b"again", TTL)
+    assert await done(hot.complete, lookup, owner, completed, TTL)
+    assert not await done(hot.complete, lookup, owner, b"again", TTL)
     assert not await hot.extend(lookup, owner, 1)
-    assert not await hot.delete(lookup, owner)
+    assert not await done(hot.delete, lookup, owner)
     assert await hot.get(lookup) == completed
 
 
@@ -116,11 +116,11 @@ async def test_a_late_write_finds_its_token_gone(hot: HotPath) -> None:
     lookup, owner, successor = digest(), token(), token()
     await hot.acquire(lookup, lease(owner), TTL)
     await hot.forget(lookup)
-    assert not await hot.complete(lookup, owner, b"late", TTL)
+    assert not await done(hot.complete, lookup, owner, b"late", TTL)
     assert await hot.get(lookup) is None
     await hot.acquire(lookup, lease(successor), TTL)
-    assert not await hot.complete(lookup, owner, b"late", TTL)
-    assert not await hot.delete(lookup, owner)
+    assert not await done(hot.complete, lookup, owner, b"late", TTL)
+    assert not await done(hot.delete, lookup, owner)
     assert await hot.get(lookup) == lease(successor)
 
 
@@ -128,9 +128,9 @@ async def test_an_operators_deletion_outlives_late_writes(hot: HotPath) -> None:
     """What an operator deleted does not come back by a repeated or late completion."""
     lookup, owner = digest(), token()
     await hot.acquire(lookup, lease(owner), TTL)
-    await hot.complete(lookup, owner, b"completed", TTL)
+    await done(hot.complete, lookup, owner, b"completed", TTL)
     assert await hot.forget(lookup)
-    assert not await hot.complete(lookup, owner, b"completed", TTL)
+    assert not await done(hot.complete, lookup, owner, b"completed", TTL)
     assert await hot.get(lookup) is None
     assert not await hot.forget(lookup)
 
@@ -145,7 +145,7 @@ async def test_a_completion_that_lands_after_its_timeout(redis_db: str) -> None:
             assert await hot.extend(lookup, owner, TTL)
             relay.requests.clear()
             with pytest.raises(StoreUnavailable, match="timeout"):
-                await hot.complete(lookup, owner, b"late", TTL)
+                await done(hot.complete, lookup, owner, b"late", TTL)
         await direct.forget(lookup)
         await direct.acquire(lookup, lease(successor), TTL)
         relay.requests.set()
@@ -160,7 +160,7 @@ async def test_a_flush_in_flight(hot: HotPath, every_redis_db: str) -> None:
     async with linked(every_redis_db) as link:
         await link.execute(b"FLUSHALL")
         await link.execute(b"SCRIPT", b"FLUSH")
-    assert not await hot.complete(lookup, owner, b"completed", TTL)
+    assert not await done(hot.complete, lookup, owner, b"completed", TTL)
     assert await hot.get(lookup) is None
     assert await hot.acquire(lookup, lease(token()), TTL) == Acquired()
 
@@ -172,7 +172,7 @@ async def test_scripts_are_loaded_again(every_redis_db: str) -> None:
         names = [(digest(), token()) for _ in range(20)]
         assert set(await asyncio.gather(*(hot.acquire(lookup, lease(owner), TTL) for lookup, owner in names))) == {Acquired()}
         await link.execute(b"SCRIPT", b"FLUSH")
-        assert all(await asyncio.gather(*(hot.delete(lookup, owner) for lookup, owner in names)))
+        assert all(await asyncio.gather(*(done(hot.delete, lookup, owner) for lookup, owner in names)))
 
 
 async def test_a_full_server(own_server: RedisServer) -> None:
@@ -189,7 +189,7 @@ async def test_a_full_server(own_server: RedisServer) -> None:
         await link.execute(b"CONFIG", b"SET", b"maxmemory", b"0")
         await eventually(lambda: not hot.open)
         assert await hot.get(lookup) == lease(owner)
-        assert await hot.delete(lookup, owner)
+        assert await done(hot.delete, lookup, owner)
 
 
 async def test_a_key_of_another_type(hot: HotPath, every_redis_db: str) -> None:
@@ -197,7 +197,7 @@ async def test_a_key_of_another_type(hot: HotPath, every_redis_db: str) -> None:
     lookup = digest()
     async with linked(every_redis_db) as link:
         await link.execute(b"LPUSH", entry_key(lookup), b"x")
-    for step in (hot.acquire(lookup, lease(token()), TTL), hot.get(lookup), hot.delete(lookup, token())):
+    for step in (hot.acquire(lookup, lease(token()), TTL), hot.get(lookup), done(hot.delete, lookup, token())):
         with pytest.raises(StoreUnavailable, match="error"):
             await step
     assert not hot.open
@@ -235,8 +235,8 @@ async def perform(hot: HotPath, step: str, lookup: bytes, owner: bytes) -> objec
         case "extend":
             return await hot.extend(lookup, owner, TTL)
         case "complete":
-            return await hot.complete(lookup, owner, b"completed by " + owner, TTL)
+            return await done(hot.complete, lookup, owner, b"completed by " + owner, TTL)
         case "delete":
-            return await hot.delete(lookup, owner)
+            return await done(hot.delete, lookup, owner)
         case _:
             return await hot.forget(lookup)

@@ -1,16 +1,19 @@
 """The pipelined connection under load, errors and faults, against real servers."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from gateway.devtools.embedded import RedisServer, start_redis
 from gateway.ports import StoreUnavailable
 from gateway.store.null_observer import Quiet
-from gateway.store.redis.connection import ErrorReply, Wire, opener
+from gateway.store.redis.connection import Command, ErrorReply, Wire, opener, pack
 from gateway.store.redis.link import Link
 from tests.store.redis.relay import Relay
 from tests.store.redis.support import breaker, eventually, linked
@@ -192,13 +195,13 @@ async def test_bytes_that_nobody_asked_for_are_noticed(relay: Relay) -> None:
     for disturb in (partial(relay.invent, b"+surplus\r\n"), relay.cut):
         wire = await Wire.open(opener(relay.url), loop.time() + 5)
         try:
-            assert await wire.in_step()
+            assert wire.in_step
             disturb()
             async with asyncio.timeout(5):
-                while await wire.in_step():
+                while wire.in_step:
                     await asyncio.sleep(0)
         finally:
-            await wire.close()
+            wire.close()
 
 
 async def test_an_idle_connection_that_ended_is_replaced(relay: Relay) -> None:
@@ -206,10 +209,7 @@ async def test_an_idle_connection_that_ended_is_replaced(relay: Relay) -> None:
     async with linked(relay.url) as link:
         await link.execute(b"PING")
         relay.cut()
-        assert link._wire is not None
-        async with asyncio.timeout(5):
-            while await link._wire.in_step():
-                await asyncio.sleep(0)
+        await eventually(lambda: link._wire is None)
         assert await link.execute(b"ECHO", b"again") == b"again"
         assert relay.accepted == 2
 
@@ -329,6 +329,85 @@ async def test_the_queue_is_bounded(relay: Relay) -> None:
         assert await asyncio.gather(first, *waiting) == [b"PONG", *(b"%d" % number for number in range(1024))]
 
 
+async def test_a_server_that_does_not_read_fills_no_memory(relay: Relay) -> None:
+    """One batch is buffered for it, and the rest waits in the queue, which is bounded in bytes, too."""
+    async with linked(relay.url) as link:
+        relay.requests.clear()
+        value = bytes(400_000)
+        waiting = [later(link, b"ECHO", value) for _ in range(18)]
+        await asyncio.sleep(0.05)
+        assert link._wire is not None
+        assert link._wire._transport is not None
+        assert len(link._wire.flying) == 3
+        assert link._wire._transport.get_write_buffer_size() < 2_000_000
+        refused = [later(link, b"ECHO", value) for _ in range(10)]
+        assert {(await failure(call)).reason for call in refused[5:]} == {"overloaded"}
+        relay.requests.set()
+        assert set(await asyncio.gather(*waiting, *refused[:5])) == {value}
+
+
+class Faulty(Command):
+    """A command whose reply nobody can take, because of a fault of ours."""
+
+    def __init__(self) -> None:
+        super().__init__(pack(b"ECHO", b"faulty"))
+        self.heard: list[object] = []
+
+    def take(self, reply: object) -> None:
+        self.heard.append(reply)
+        raise RuntimeError("a fault of ours")
+
+
+async def test_a_fault_of_ours_fails_all_that_wait(redis_db: str) -> None:
+    """Whoever cannot take its reply is told once more, all behind it fail at once, those before it have their replies; then it goes on."""
+    async with linked(redis_db) as link:
+        before, faulty = link.enqueue(b"ECHO", b"before"), Faulty()
+        link.send(faulty)
+        behind = [link.enqueue(b"ECHO", b"%d" % number) for number in range(20)]
+        assert await before == b"before"
+        errors = [await failure(call) for call in behind]
+        assert {(error.reason, error.may_have_landed) for error in errors} == {("error", True)}
+        reply, told = faulty.heard
+        assert reply == b"faulty"
+        assert isinstance(told, StoreUnavailable)
+        await eventually(lambda: not link.open)
+        assert await link.execute(b"ECHO", b"next") == b"next"
+
+
+async def test_a_fault_while_sending_fails_all_that_wait(redis_db: str) -> None:
+    """As of an observer that breaks its word and raises."""
+
+    class Raising(Heard):
+        def store_batch(self, operation: str, size: int) -> None:
+            if not self.batches:
+                self.batches.append(size)
+                raise RuntimeError("a fault of ours")
+
+    link = Link(redis_db, breaker(), timeout=5.0, observer=Raising())
+    await link.start()
+    try:
+        calls = [later(link, b"PING") for _ in range(5)]
+        assert {(await failure(call)).reason for call in calls} == {"error"}
+        await eventually(lambda: not link.open)
+        assert await link.execute(b"PING") == b"PONG"
+    finally:
+        await link.close()
+
+
+async def test_a_surplus_reply_ends_the_connection(relay: Relay) -> None:
+    """More replies than commands: what came in that batch may be another's, and nothing is read from that connection any more."""
+    async with linked(relay.url) as link:
+        relay.swallow = True
+        before = relay.chunks
+        call = later(link, b"PING")
+        await eventually(lambda: relay.chunks > before)
+        relay.invent(b"+PONG\r\n+surplus\r\n")
+        assert await call == b"PONG"
+        relay.swallow = False
+        assert await link.execute(b"ECHO", b"next") == b"next"
+        assert relay.accepted == 2
+
+
 async def test_closing_fails_what_waits(relay: Relay) -> None:
     """Close ends every waiting call and later ones, may be repeated, and leaves no connection."""
     async with linked(relay.url) as link:
@@ -369,6 +448,24 @@ async def test_a_unix_socket(tmp_path_factory: pytest.TempPathFactory) -> None:
             assert not link.open
     finally:
         server.stop()
+
+
+async def test_tls(redis_db: str, tmp_path: Path) -> None:
+    """A `rediss://` URL leads to a server that shows a certificate of an authority that we know, and to no other."""
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with Relay(redis_db, context) as relay:
+        async with linked(f"{relay.url}?ssl_ca_certs={tmp_path / 'ca.pem'}") as link:
+            assert await link.execute(b"ECHO", bytes(300_000)) == bytes(300_000)
+        async with linked(relay.url) as link:
+            assert link.open
+
+
+async def test_the_name_of_the_url_is_set(redis_db: str) -> None:
+    """As operators see it in CLIENT LIST."""
+    async with linked(f"{redis_db}?client_name=gateway-7") as link:
+        assert await link.execute(b"CLIENT", b"GETNAME") == b"gateway-7"
 
 
 @pytest.mark.parametrize("url", ["http://localhost", "redis://localhost:port/0", "redis://localhost?nonsense=1", "localhost:6379"])

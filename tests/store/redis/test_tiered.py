@@ -11,7 +11,7 @@ from gateway.core.packing import ZLIB
 from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, entry_key
 from tests.store.redis.support import eventually, fingerprint, token
-from tests.store.redis.tiers import KEPT, RETENTION, Tiers, intent, key, lease_of, record_of, response, tiers, with_terms
+from tests.store.redis.tiers import KEPT, RETENTION, Heard, Tiers, intent, key, lease_of, record_of, response, tiers, with_terms
 
 
 @pytest.fixture
@@ -380,11 +380,36 @@ async def test_a_lease_whose_acknowledgement_was_lost(redis_db: str) -> None:
         record = key()
         bench.relay.swallow = True
         lease = lease_of(await bench.store.reserve(intent(record)))
-        assert bench.heard.errors == [("acquire", "timeout")]
+        assert bench.heard.errors[0] == ("acquire", "timeout")
         assert await bench.redis.execute(b"EXISTS", entry_key(record.lookup_digest())) == 1
         await bench.store.complete(lease, response(), KEPT)
         bench.relay.swallow = False
         assert await bench.entry(record) is None
+
+
+async def test_a_fault_of_ours_at_a_reply_leads_to_the_authority(bench: Tiers) -> None:
+    """An exception where a lease is acknowledged, or a completion: nobody waits for ever, and what the authority has said stands."""
+    told: list[str] = []
+
+    class Raising(Heard):
+        def store_operation(self, store: str, operation: str, seconds: float) -> None:
+            told.append(operation)
+            raise RuntimeError("a fault of ours")
+
+    record = key()
+    bench.hot.observer = Raising()
+    lease = lease_of(await bench.store.reserve(intent(record)))
+    assert told == ["acquire"]
+    bench.hot.observer = bench.heard
+    await eventually(lambda: not bench.hot.open)
+    other = lease_of(await bench.store.reserve(intent(key())))
+    bench.hot.observer = Raising()
+    assert (await bench.store.complete(other, response(), KEPT)).transition is Transition.DONE
+    await eventually(lambda: "complete" in told)
+    bench.hot.observer = bench.heard
+    assert await bench.store.drain(10)
+    assert (await bench.store.complete(lease, response(), KEPT)).transition is Transition.DONE
+    assert record_of(await bench.store.reserve(intent(record))).response == response()
 
 
 @pytest.mark.parametrize("fault", ["refuse", "swallow"])

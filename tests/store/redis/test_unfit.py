@@ -35,7 +35,7 @@ def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Redis
 
 async def opened(url: str) -> Wire:
     wire = await Wire.open(opener(url), asyncio.get_running_loop().time() + 10)
-    await wire.close()
+    wire.close()
     return wire
 
 

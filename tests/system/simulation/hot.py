@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
+from gateway.ports import StoreUnavailable
 from gateway.store.redis.codec import lease_prefix
-from gateway.store.redis.hotpath import Acquired, Found, HotPath
+from gateway.store.redis.hotpath import Acquired, Found, HotPath, Told
 from tests.system.simulation.wire import Wire
 
 
@@ -58,6 +59,7 @@ class SimulatedHotPath(HotPath):
     def __init__(self, entries: Entries, wire: Wire) -> None:
         self.entries = entries
         self._wire = wire
+        self._under_way: set[asyncio.Task[None]] = set()
 
     @property
     def open(self) -> bool:
@@ -69,20 +71,28 @@ class SimulatedHotPath(HotPath):
     async def get(self, lookup: bytes) -> bytes | None:
         return await self._wire.carry("get", lookup.hex()[:4], lambda: self.entries.get(lookup))
 
-    def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> "asyncio.Task[bool]":
-        return self._begin("extend", lookup.hex()[:4], lambda: self.entries.extend(lookup, owner, ttl_ms))
+    async def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> bool:
+        return await self._wire.carry("extend", lookup.hex()[:4], lambda: self.entries.extend(lookup, owner, ttl_ms))
 
-    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> "asyncio.Task[bool]":
-        return self._begin("complete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms))
+    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
+        self._begin("complete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms), told)
 
-    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> "asyncio.Task[bool]":
-        return self._begin("fill", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms))
+    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
+        self._begin("fill", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms), told)
 
-    def delete(self, lookup: bytes, owner: bytes) -> "asyncio.Task[bool]":
-        return self._begin("delete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, None, 0))
+    def delete(self, lookup: bytes, owner: bytes, told: Told) -> None:
+        self._begin("delete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, None, 0), told)
 
     async def forget(self, lookup: bytes) -> bool:
         return await self._wire.carry("forget", lookup.hex()[:4], lambda: self.entries.forget(lookup))
 
-    def _begin(self, step: str, name: str, work: Callable[[], bool]) -> "asyncio.Task[bool]":
-        return asyncio.get_running_loop().create_task(self._wire.carry(step, name, work))  # the caller awaits or cancels it
+    def _begin(self, step: str, name: str, work: Callable[[], bool], told: Told) -> None:
+        async def carry() -> None:
+            try:
+                told(await self._wire.carry(step, name, work))
+            except StoreUnavailable as error:
+                told(error)
+
+        task = asyncio.get_running_loop().create_task(carry())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)

@@ -12,7 +12,7 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
-from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode
+from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
 from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
 from gateway.store.tiered import Taken, TieredStore
@@ -122,13 +122,13 @@ class OneTokenForAll(SeededRandomness):
 
 class TrustsRedisAlone(TieredStore):
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        started = self._clock.boottime()
-        held = await self._ask(intent)
-        if isinstance(held, Record):
-            return held
-        if held is None:
+        started, lookup = self._clock.boottime(), intent.key.lookup_digest()
+        try:
+            answer = await self._hot.acquire(lookup, encode_lease(lookup, intent.fingerprint, intent.owner), 1000)
+        except StoreUnavailable:
             return await self._authority.reserve(intent)
-        return Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.terms.lease)
+        known = self._read(lookup, answer.value, intent) if isinstance(answer, Found) else None
+        return known if isinstance(known, Record) else Lease(intent.key, UUID(int=0), intent.owner, 1, started, intent.terms.lease)
 
 
 class TellsMisuseFromRedis(TieredStore):
