@@ -83,13 +83,16 @@ def stripe(body: bytes, secret: bytes = SECRET, at: float | None = None) -> str:
     return f"Stripe-Signature: t={seconds},v1={digest}"
 
 
+TERMS = Terms(ROUTE, LEASE, MAX_EXECUTION, reconcilable=True)
+
+
 def intent_for(key: RecordKey) -> Intent:
     """A request under a key, as the guard hands it to the store."""
     return Intent(
         key,
         Fingerprint(1, bytes(32), bytes(32)),
         secrets.token_bytes(16),
-        Terms(ROUTE, LEASE, MAX_EXECUTION, reconcilable=True),
+        TERMS,
         "request-1",
         "POST",
         b"/v1/charges",
@@ -126,10 +129,10 @@ class Hall:
 
     # ---- records
 
-    async def reserve(self, key: str | None = None, principal: str = "none", **changes: Any) -> Lease:
+    async def reserve(self, key: str | None = None, principal: str = "none", *, terms: Terms | None = None, **changes: Any) -> Lease:
         """A record that is in progress, with its key captured."""
         wanted = intent_for(RecordKey(f"payments:{principal}", key or f"key-{secrets.token_hex(8)}"))
-        lease = await self.store.reserve(replace(wanted, terms=replace(wanted.terms, **changes)))
+        lease = await self.store.reserve(replace(wanted, terms=terms or TERMS, **changes))
         assert isinstance(lease, Lease)
         return lease
 

@@ -11,7 +11,7 @@ from gateway.ports import Transition
 from gateway.ports.reconciliation import Entry, Fence
 from tests.store.contract.harness import response
 from tests.webhook.conftest import OpenHall
-from tests.webhook.house import KEPT, LEASE, MAX_EXECUTION, POLICY, Hall, event, intent_for, route_with
+from tests.webhook.house import KEPT, LEASE, MAX_EXECUTION, POLICY, TERMS, Hall, event, intent_for, route_with
 
 ANSWER = b'{"id":"ch_1","amount":100}'
 
@@ -76,7 +76,7 @@ async def test_an_event_before_the_end_waits_with_the_record(hall: Hall) -> None
 
 async def test_an_event_before_the_end_is_evidence_when_the_end_is_a_doubt(hall: Hall) -> None:
     """As soon as the record is unknown it is due, and whoever takes it finds the answer with it."""
-    lease = await hall.reserve(reconcilable=False)
+    lease = await hall.reserve(terms=replace(TERMS, reconcilable=False))
     assert await hall.send(event("charge.succeeded", lease.key.key)) == (200, "attached")
     assert (await hall.store.doubt(lease, "upstream_timeout")).transition is Transition.DONE
     assert not (await hall.find(lease)).dead_lettered

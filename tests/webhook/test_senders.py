@@ -18,7 +18,7 @@ from gateway.webhook import reading
 from tests.http.connections.house import answers, until
 from tests.support.client import Answer, Client
 from tests.webhook.conftest import OpenHall
-from tests.webhook.house import PATH, POLICY, RULES, SECRET, WEBHOOK, Hall, event, route_signed, route_with, stripe
+from tests.webhook.house import PATH, POLICY, ROUTE, RULES, SECRET, TERMS, WEBHOOK, Hall, event, route_signed, route_with, stripe
 
 
 def told(answer: Answer) -> tuple[int, str]:
@@ -183,8 +183,8 @@ async def test_an_event_is_of_the_caller_whom_it_names(open_hall: OpenHall) -> N
 
 async def test_a_record_of_another_scope_or_route_is_not_found(hall: Hall) -> None:
     """The endpoint is its route's: neither a scope whose name begins alike nor another route of the scope is meant."""
-    for changes in ({"route_id": "refund"}, {}):
-        lease = await hall.reserve("k-1", "a" if changes else "b", **changes)
+    for route in ("refund", ROUTE):
+        lease = await hall.reserve("k-1", "b" if route == ROUTE else "a", terms=replace(TERMS, route_id=route))
         await hall.store.doubt(lease, "upstream_timeout")
     await hall.execute("UPDATE gateway_records SET scope_id = 'payments-eu:b' WHERE scope_id = 'payments:b'")
     assert await hall.send(event("charge.succeeded", "k-1")) == (200, "unmatched")
@@ -192,7 +192,7 @@ async def test_a_record_of_another_scope_or_route_is_not_found(hall: Hall) -> No
 
 async def test_an_observed_record_is_not_found(hall: Hall) -> None:
     """What is only watched is nobody's to settle."""
-    lease = await hall.reserve("k-1", observed=True)
+    lease = await hall.reserve("k-1", terms=replace(TERMS, observed=True))
     await hall.store.doubt(lease, "upstream_timeout")
     assert await hall.send(event("charge.succeeded", "k-1")) == (200, "unmatched")
 
