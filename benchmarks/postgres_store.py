@@ -1,8 +1,9 @@
-"""CPU of one reserve+complete pair on the client's side, by number of requests in flight.
+"""CPU and time of reserves and completes on the client's side, by number of requests in flight.
 
-    python -m benchmarks.postgres_store [PAIRS]
+    python -m benchmarks.postgres_store [ROWS] [ROUNDS]
 
-Starts a Postgres of its own. CPU is this process' user and system time, so that the server's does not count.
+Starts a Postgres of its own. CPU is this process' user and system time, so that the server's does not count. Of so many rounds the least is
+told, since a busy machine only adds. `routes` is how many routes take turns in a batch: each has terms of its own.
 """
 
 import asyncio
@@ -10,13 +11,16 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import uvloop
 
-from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, StoredResponse, Terms
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Terms
 from gateway.devtools.embedded import start_postgres
 from gateway.ports import Retention
 from gateway.store.migrate import migrate
@@ -31,39 +35,76 @@ RESPONSE = StoredResponse(
     len(BODY),
     sha256(BODY).digest(),
 )
+RETENTION = Retention(86400.0)
+POLICY_DIGEST = bytes(32)
+IN_FLIGHT = (1, 16, 64)
+ROUTES = tuple(Terms(f"route-{number}", 30.0, 120.0) for number in range(10))
+
+Ask = Callable[[Any], Awaitable[Any]]
 
 
-TERMS = Terms("create-charge", 30.0, 120.0)
-
-
-def intent() -> Intent:
-    fingerprint = Fingerprint(1, bytes(32), secrets.token_bytes(32))
+def intent(terms: Terms) -> Intent:
     key = RecordKey("payments:header.0123456789012345678901234567890123456789012", secrets.token_hex(16))
-    return Intent(key, fingerprint, secrets.token_bytes(16), TERMS, secrets.token_hex(8), "POST", b"/v1/charges")
+    fingerprint = Fingerprint(1, POLICY_DIGEST, secrets.token_bytes(32))
+    return Intent(key, fingerprint, secrets.token_bytes(16), terms, secrets.token_hex(8), "POST", b"/v1/charges")
 
 
-async def client(store: PostgresStore, intents: Iterator[Intent]) -> None:
-    for wanted in intents:
+def intents(count: int, routes: int) -> list[Intent]:
+    return [intent(ROUTES[number % routes]) for number in range(count)]
+
+
+async def run(ask: Ask, items: Sequence[Any], in_flight: int) -> tuple[float, list[Any]]:
+    """Seconds of CPU, and the answers."""
+    answers: list[Any] = []
+    waiting = iter(items)
+
+    async def client() -> None:
+        for item in waiting:
+            answers.append(await ask(item))  # noqa: PERF401 (clients take turns)
+
+    cpu = time.process_time()
+    await asyncio.gather(*[client() for _ in range(in_flight)])
+    return time.process_time() - cpu, answers
+
+
+async def measure(store: PostgresStore, in_flight: int, rows: int, routes: int) -> tuple[float, float, float]:
+    """Microseconds of CPU a reserve, a complete and a replay."""
+    wanted = intents(rows, routes)
+    reserve, leases = await run(store.reserve, wanted, in_flight)
+    assert all(isinstance(lease, Lease) for lease in leases)
+    complete, _ = await run(lambda lease: store.complete(lease, RESPONSE, RETENTION), leases, in_flight)
+    again = [replace(each, owner=secrets.token_bytes(16)) for each in wanted]
+    replay, records = await run(store.reserve, again, in_flight)
+    assert all(isinstance(record, Record) for record in records)
+    return reserve / rows * 1e6, complete / rows * 1e6, replay / rows * 1e6
+
+
+async def lone(store: PostgresStore, count: int) -> tuple[list[float], list[float]]:
+    """Microseconds that each of so many lone reserves and completes took."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for wanted in intents(count, 1):
+        started = time.perf_counter()
         lease = await store.reserve(wanted)
+        reserved = time.perf_counter()
         assert isinstance(lease, Lease)
-        await store.complete(lease, RESPONSE, Retention(86400.0))
+        await store.complete(lease, RESPONSE, RETENTION)
+        took[0].append((reserved - started) * 1e6)
+        took[1].append((time.perf_counter() - reserved) * 1e6)
+    return took
 
 
-async def measure(store: PostgresStore, in_flight: int, pairs: int) -> str:
-    intents = iter([intent() for _ in range(pairs)])
-    cpu, started = time.process_time(), time.monotonic()
-    await asyncio.gather(*[client(store, intents) for _ in range(in_flight)])
-    cpu, elapsed = time.process_time() - cpu, time.monotonic() - started
-    latency = in_flight * elapsed / pairs * 1000
-    return f"{in_flight:4d} in flight: {cpu / pairs * 1e6:6.1f} us CPU a pair, {pairs / elapsed:7.0f} pairs/s, {latency:6.2f} ms a pair"
-
-
-async def main(dsn: str, pairs: int) -> None:
+async def main(dsn: str, rows: int, rounds: int) -> None:
     await migrate(dsn)
     store = PostgresStore(dsn, pool_size=8, timeout=10)
-    await measure(store, 8, 500)
-    for in_flight in (1, 8, 32, 64, 128, 256):
-        print(await measure(store, in_flight, min(pairs, 1000 * in_flight)))
+    await measure(store, 64, 500, 1)
+    for in_flight, routes in [*((number, 1) for number in IN_FLIGHT), (16, len(ROUTES)), (64, len(ROUTES))]:
+        figures = [await measure(store, in_flight, rows if in_flight > 1 else rows // 4, routes) for _ in range(rounds)]
+        reserve, complete, replay = [min(each) for each in zip(*figures, strict=True)]
+        told = f"reserve {reserve:6.1f}, complete {complete:6.1f}, replay {replay:6.1f} us CPU"
+        print(f"{in_flight:3d} in flight, {routes:2d} routes: {told}", flush=True)
+    reserves, completes = await lone(store, rows)
+    for name, took in (("reserve", reserves), ("complete", completes)):
+        print(f"a lone {name}: {min(took):.0f} us at best, {median(took):.0f} us at p50")
     await store.close()
 
 
@@ -71,6 +112,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         server = start_postgres(Path(folder) / "postgres")
         try:
-            uvloop.run(main(server.dsn, int(sys.argv[1]) if len(sys.argv) > 1 else 20_000))
+            given = [int(argument) for argument in sys.argv[1:]]
+            uvloop.run(main(server.dsn, *[*given, *(4000, 5)[len(given) :]]))
         finally:
             server.stop()

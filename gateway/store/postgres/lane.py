@@ -13,8 +13,10 @@ from gateway.store.postgres.rows import Row
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[Row]  # generic only in its stubs
+    PreparedStatement: TypeAlias = asyncpg.prepared_stmt.PreparedStatement[Row]
 else:
     Connection = asyncpg.Connection
+    PreparedStatement = asyncpg.prepared_stmt.PreparedStatement
 
 T = TypeVar("T")
 
@@ -130,6 +132,7 @@ class Lane:
         "_limited",
         "_planned",
         "_sent",
+        "_statements",
         "_undurable",
         "_usable",
         "deadline",
@@ -148,6 +151,7 @@ class Lane:
         self._sent = False
         self._hung_up = False
         self._undurable = False
+        self._statements: dict[str, PreparedStatement] = {}
         connection.add_log_listener(self._listen)
 
     @property
@@ -161,7 +165,16 @@ class Lane:
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
         """Run one statement and return its rows. Raises `Refused` or `StoreUnavailable`; repeated after a serialization conflict."""
-        return await self._guarded(lambda connection: connection.fetch(sql, *arguments), together=self._explicit)
+        if self._explicit:
+            return await self._guarded(lambda connection: connection.fetch(sql, *arguments), together=True)
+        return await self._guarded(lambda _: self._prepared(sql, arguments), together=False)
+
+    async def _prepared(self, sql: str, arguments: tuple[Any, ...]) -> list[Row]:
+        """Not the driver's own cache, which keeps no long statements, prepares each anew every five minutes, and costs more to ask."""
+        statement = self._statements.get(sql)
+        if statement is None:
+            statement = self._statements[sql] = await self._connection.prepare(sql)
+        return await statement.fetch(*arguments)
 
     async def together(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` in one READ COMMITTED transaction. Raises as `fetch`; `work` is repeated after a serialization conflict."""
@@ -202,7 +215,10 @@ class Lane:
         while True:
             try:
                 return await (self._transaction(work) if together else self._alone(work))
-            except asyncpg.TransactionRollbackError:  # 40001, 40P01: undone as a whole, by the server's word
+            except (asyncpg.TransactionRollbackError, asyncpg.InvalidCachedStatementError) as error:
+                # 40001, 40P01: undone as a whole, by the server's word. 0A000: not begun, as a migration changed what it was prepared for.
+                if isinstance(error, asyncpg.InvalidCachedStatementError):
+                    self._statements.clear()
                 self._sent = False
                 attempt += 1
                 if attempt > RETRIES:

@@ -18,7 +18,7 @@ from gateway.store.postgres.cursors import FIRST_INSTANT, Position, read_cursor,
 from gateway.store.postgres.lane import STORE, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.queries import JUDGING, QUERIES
-from gateway.store.postgres.rows import Row, decode_captured, decode_headers, decode_response
+from gateway.store.postgres.rows import RESPONSE_COLUMNS, Row, decode_captured, decode_headers, decode_response
 
 T = TypeVar("T")
 
@@ -185,7 +185,7 @@ def _shown(row: Row, *, body: bool) -> Shown:
 def _response(row: Row, *, body: bool) -> StoredResponse:
     """Without the body nothing depends on how it is packed."""
     if body:
-        return decode_response(row)
+        return decode_response([row[column] for column in RESPONSE_COLUMNS])
     return StoredResponse(
         row["response_status_code"],
         row["response_reason"],

@@ -3,16 +3,19 @@
 import re
 from importlib.resources import files
 
+from gateway.store.postgres.row_statements import RowStatement
+
 _ONLY, _ALL = "-- only ", "-- all"
 _PARAMETER = re.compile(r"\$(\d+)")
 _JUDGES = {"lapse_now()": 1, "expiry_now()": 2}
 """What stands in the files for the earlier of now() and a limit, and which of `gateway.core.timeline.Limits` that is."""
 
 
-def _load() -> tuple[dict[str, str], frozenset[str]]:
+def _load() -> tuple[dict[str, str], frozenset[str], dict[str, RowStatement]]:
     """Split each file at its `-- name:` lines."""
     queries: dict[str, str] = {}
     judging: set[str] = set()
+    for_rows: dict[str, RowStatement] = {}
     for entry in files(__package__).iterdir():
         if not entry.name.endswith(".sql"):
             continue
@@ -20,13 +23,17 @@ def _load() -> tuple[dict[str, str], frozenset[str]]:
         for section in sections:
             names, _, text = section.partition("\n")
             for name in names.strip().split(", "):
-                assert name not in queries, f"{entry.name}: {name} has this name already"
+                assert name not in {**queries, **for_rows}, f"{entry.name}: {name} has this name already"
                 sql = "\n".join(_lines(name, text))
                 if any(word in sql for word in _JUDGES):
                     sql = _limited(sql)
                     judging.add(name)
-                queries[name] = f"/* idempotency-gateway: {name} */\n{sql}"
-    return queries, frozenset(judging)
+                sql = f"/* idempotency-gateway: {name} */\n{sql}"
+                if (statement := RowStatement.parse(sql)) is not None:
+                    for_rows[name] = statement
+                else:
+                    queries[name] = sql
+    return queries, frozenset(judging), for_rows
 
 
 def _lines(name: str, text: str) -> list[str]:
@@ -51,5 +58,7 @@ def _limited(sql: str) -> str:
     return sql
 
 
-QUERIES, JUDGING = _load()
-"""JUDGING: those that judge by the clock. Their last argument is `DatabaseClock.limits()` of the moment at which they are sent."""
+QUERIES, JUDGING, ROWS = _load()
+"""ROWS: the statements for any number of rows. JUDGING: those that judge by the clock. Their last argument is `DatabaseClock.limits()` of
+the moment at which they are sent; in ROWS it is the last one ahead of the rows.
+"""

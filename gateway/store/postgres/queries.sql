@@ -8,6 +8,8 @@
 -- makes them a last parameter): what is judged by the clock is never judged beyond what the sender believes of it. Where an index is to find
 -- the rows, now() is asked beside them, since of a parameter the planner would assume a third of the table.
 --
+-- `rows(…) terms(…)` stand for as many rows as a batch has, and for what these have in common (`row_statements.py`).
+--
 -- A section with two names is two statements: lines from `-- only NAME` to `-- all` are part of that one alone.
 --
 -- Updates lock their rows first, found by the primary key alone: a partial index on the state, tempting when the planner believes it
@@ -19,32 +21,28 @@
 
 
 -- name: reserve, reserve_or_gone
--- Insert each intent, or report the record in its way. A row whose `version` is null is a lease won. An intent that got no row at all lost a
--- race to an insert that this statement's snapshot does not show: ask again.
--- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $18 bytes together, so that a batch of
+-- Insert each intent, or report the record in its way (`found`, the columns of `find` in its order). A row with nothing found is a lease won.
+-- An intent that got no row at all lost a race to an insert that this statement's snapshot does not show: ask again.
+-- What was found is one value, so that a lease, the common answer, has four.
+-- An answer is left out (`body_left_out`) when its headers and its body, as stored, have more than $1 bytes together, so that a batch of
 -- replays has a bounded size. Their lengths are known without reading them.
 --
--- `reserve_or_gone` is for batches in which somebody asks for tombstones, so that the others pay nothing for them. A row with a
--- `tombstone_route` is a tombstone. `tombstone` is the digest to look for, null for an intent that does not ask. One that asks is inserted only
+-- `reserve_or_gone` is for batches in which somebody asks for tombstones, so that the others pay nothing for them. A row may have a
+-- `tombstone` then. `digest` is that of the tombstone to look for, null for an intent that does not ask. One that asks is inserted only
 -- if the snapshot shows neither a record nor a tombstone. The reaper turns the one into the other in one statement, so every snapshot shows
 -- one of them; an insert that relied on its conflict alone would wait for the reaper's commit, and then find the key free while its snapshot
 -- does not show the tombstone.
 WITH intent AS MATERIALIZED (
     SELECT *
-    FROM unnest(
-        $1::text[], $2::text[], $3::bytea[], $4::smallint[], $5::bytea[], $6::bytea[], $7::text[],
-        $8::text[], $9::text[], $10::bytea[], $11::float8[], $12::float8[], $13::boolean[], $14::boolean[],
-        $15::text[], $16::text[], $17::bytea[]
+    FROM rows(
+        scope_id text, idempotency_key text, owner bytea, request_fingerprint bytea, request_id text, request_method text,
+        request_target bytea, captured text, correlation text, sealed bytea
 -- only reserve_or_gone
-        , $19::bytea[]
+        , digest bytea
 -- all
-    ) AS i (
-        scope_id, idempotency_key, request_fingerprint, fingerprint_version, fingerprint_policy, owner, route_id,
-        request_id, request_method, request_target, lease, max_execution, reconcilable, observed,
-        captured, correlation, sealed
--- only reserve_or_gone
-        , tombstone
--- all
+    ) terms(
+        route_id text, fingerprint_version smallint, fingerprint_policy bytea, lease float8, max_execution float8, reconcilable boolean,
+        observed boolean
     )
 ), inserted AS (
     INSERT INTO gateway_records AS r (
@@ -59,9 +57,9 @@ WITH intent AS MATERIALIZED (
         captured::jsonb, correlation, sealed
     FROM intent AS i
 -- only reserve_or_gone
-    WHERE tombstone IS NULL OR (
+    WHERE digest IS NULL OR (
         (SELECT true FROM gateway_records AS r WHERE r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key) IS NULL
-        AND (SELECT true FROM gateway_tombstones AS t WHERE t.digest = i.tombstone AND t.expires_at > expiry_now()) IS NULL
+        AND (SELECT true FROM gateway_tombstones AS t WHERE t.digest = i.digest AND t.expires_at > expiry_now()) IS NULL
     )
 -- all
     ORDER BY scope_id COLLATE "C", idempotency_key COLLATE "C"
@@ -72,76 +70,53 @@ SELECT
     owner AS asked_by,
     (extract(epoch FROM now()) * 1000000)::bigint AS now_us,
     record_id,
-    NULL::bigint AS version,
-    NULL::text AS status,
-    NULL::bytea AS request_fingerprint,
-    NULL::smallint AS fingerprint_version,
-    NULL::bytea AS fingerprint_policy,
-    NULL::bytea AS owner,
-    NULL::boolean AS observed,
-    1 AS attempt,
-    NULL::text AS request_id,
-    NULL::float8 AS lease_left,
-    NULL::float8 AS expires_in,
-    NULL::bigint AS expires_at_us,
-    NULL::boolean AS dead_lettered,
-    NULL::float8 AS reconcile_in,
-    NULL::text AS last_error_code,
-    NULL::boolean AS doubt_over,
-    NULL::float8 AS born_ago,
-    NULL::boolean AS judged,
-    NULL::smallint AS response_status_code,
-    NULL::bytea AS response_reason,
-    NULL::bytea AS response_headers,
-    NULL::bytea AS response_body,
-    NULL::smallint AS response_body_encoding,
-    NULL::bigint AS response_body_length,
-    NULL::bytea AS response_body_digest,
-    NULL::smallint AS response_schema_version,
-    false AS body_left_out
+    NULL::record AS found
 -- only reserve_or_gone
-    , NULL::text AS tombstone_route
+    , NULL::record AS tombstone
 -- all
 FROM inserted
 UNION ALL
 SELECT
     i.owner,
     (extract(epoch FROM now()) * 1000000)::bigint,
-    r.record_id,
-    r.version,
-    r.status,
-    r.request_fingerprint,
-    r.fingerprint_version,
-    r.fingerprint_policy,
-    r.owner,
-    r.observed,
-    r.attempt,
-    r.request_id,
-    extract(epoch FROM r.locked_until - lapse_now())::float8,
-    extract(epoch FROM r.expires_at - expiry_now())::float8,
-    (extract(epoch FROM r.expires_at) * 1000000)::bigint,
-    r.dead_lettered_at IS NOT NULL,
-    extract(epoch FROM r.reconcile_after - lapse_now())::float8,
-    r.last_error_code,
-    r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= lapse_now(),
-    extract(epoch FROM now() - r.created_at)::float8,
-    r.judged,
-    r.response_status_code,
-    r.response_reason,
-    CASE WHEN NOT large.answer THEN r.response_headers END,
-    CASE WHEN NOT large.answer THEN r.response_body END,
-    r.response_body_encoding,
-    r.response_body_length,
-    r.response_body_digest,
-    r.response_schema_version,
-    large.answer
+    NULL,
+    ROW(
+        r.record_id,
+        r.version,
+        r.status,
+        r.request_fingerprint,
+        r.fingerprint_version,
+        r.fingerprint_policy,
+        r.owner,
+        r.observed,
+        r.attempt,
+        r.request_id,
+        extract(epoch FROM r.locked_until - lapse_now())::float8,
+        extract(epoch FROM r.expires_at - expiry_now())::float8,
+        (extract(epoch FROM r.expires_at) * 1000000)::bigint,
+        r.dead_lettered_at IS NOT NULL,
+        extract(epoch FROM r.reconcile_after - lapse_now())::float8,
+        r.last_error_code,
+        r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= lapse_now(),
+        extract(epoch FROM now() - r.created_at)::float8,
+        r.judged,
+        r.response_status_code,
+        r.response_reason,
+        CASE WHEN NOT large.answer THEN r.response_headers END,
+        CASE WHEN NOT large.answer THEN r.response_body END,
+        r.response_body_encoding,
+        r.response_body_length,
+        r.response_body_digest,
+        r.response_schema_version,
+        large.answer
+    )
 -- only reserve_or_gone
     , NULL
 -- all
 FROM intent i
 JOIN gateway_records r ON r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key
 CROSS JOIN LATERAL (
-    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $18::bigint AS answer
+    SELECT octet_length(r.response_headers)::bigint + coalesce(octet_length(r.response_body), 0) > $1::bigint AS answer
 ) AS large
 -- only reserve_or_gone
 UNION ALL
@@ -150,45 +125,18 @@ SELECT
     (extract(epoch FROM now()) * 1000000)::bigint,
     NULL,
     NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    extract(epoch FROM t.expires_at - expiry_now())::float8,
-    (extract(epoch FROM t.expires_at) * 1000000)::bigint,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    false,
-    t.route_id
+    ROW(t.route_id, extract(epoch FROM t.expires_at - expiry_now())::float8, (extract(epoch FROM t.expires_at) * 1000000)::bigint)
 FROM intent i
 CROSS JOIN LATERAL (
-    SELECT route_id, expires_at FROM gateway_tombstones WHERE digest = i.tombstone AND expires_at > expiry_now() LIMIT 1
+    SELECT route_id, expires_at FROM gateway_tombstones WHERE digest = i.digest AND expires_at > expiry_now() LIMIT 1
 ) AS t
-WHERE i.tombstone IS NOT NULL
+WHERE i.digest IS NOT NULL
 -- all
 
 
 -- name: find
 -- An answer of more than $3 bytes is left out, as `reserve` does.
 SELECT
-    NULL::bytea AS asked_by,
     (extract(epoch FROM now()) * 1000000)::bigint AS now_us,
     record_id,
     version,
@@ -387,13 +335,10 @@ RETURNING r.version
 -- name: complete
 WITH settle AS MATERIALIZED (
     SELECT *
-    FROM unnest(
-        $1::text[], $2::text[], $3::bytea[], $4::float8[], $5::smallint[], $6::bytea[], $7::bytea[],
-        $8::bytea[], $9::smallint[], $10::bigint[], $11::bytea[], $12::smallint[], $13::float8[], $14::float8[]
-    ) AS s (
-        scope_id, idempotency_key, owner, retention, status_code, reason, headers,
-        body, body_encoding, body_length, body_digest, schema_version, gone_for, keep_for
-    )
+    FROM rows(
+        scope_id text, idempotency_key text, owner bytea, status_code smallint, reason bytea, headers bytea,
+        body bytea, body_encoding smallint, body_length bigint, body_digest bytea, schema_version smallint
+    ) terms(retention float8, gone_for float8, keep_for float8)
 ), held AS MATERIALIZED (
     SELECT
         s.owner AS settler,
@@ -456,8 +401,7 @@ LEFT JOIN done d ON d.settler = s.owner
 -- unknown, due now, and the reconciler concludes from the evidence.
 WITH settle AS MATERIALIZED (
     SELECT *
-    FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::float8[], $6::float8[], $7::float8[])
-        AS s (scope_id, idempotency_key, owner, reason, retention, gone_for, keep_for)
+    FROM rows(scope_id text, idempotency_key text, owner bytea, reason text) terms(retention float8, gone_for float8, keep_for float8)
 ), held AS MATERIALIZED (
     SELECT
         s.owner AS settler,
@@ -526,8 +470,7 @@ LEFT JOIN done d ON d.settler = s.owner
 -- name: doubt
 WITH settle AS MATERIALIZED (
     SELECT *
-    FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[])
-        AS s (scope_id, idempotency_key, owner, reason)
+    FROM rows(scope_id text, idempotency_key text, owner bytea, reason text)
 ), held AS MATERIALIZED (
     SELECT s.owner AS settler, r.scope_id, r.idempotency_key, r.owner = s.owner AS mine, r.status
     FROM settle s
@@ -550,7 +493,7 @@ WITH settle AS MATERIALIZED (
         dead_lettered_at = CASE
             WHEN NOT r.reconcilable AND NOT r.observed AND (r.evidence ->> 'of' = encode(r.owner, 'hex')) IS NOT TRUE THEN now()
         END,
-        expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $5::float8) END
+        expires_at = CASE WHEN r.observed THEN now() + make_interval(secs => $1::float8) END
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key

@@ -13,7 +13,7 @@ from gateway.store.postgres.statements import Completion, completion
 
 async def put_back(calls: Calls, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled | None:
     """DONE, or None if there is a record. An answer that is refused is put back without its body, then without its headers."""
-    answer = completion(lease, end.response, end.retention) if isinstance(end, Answered) else None
+    answer = completion(lease, end.response) if isinstance(end, Answered) else None
     while True:
         arguments = (*_of_the_attempt(lease, intent), *_of_the_end(intent, answer, end))
         try:
@@ -53,7 +53,7 @@ def _of_the_attempt(lease: Lease, intent: Intent) -> tuple[Any, ...]:
 
 def _of_the_end(intent: Intent, answer: Completion | None, end: Answered | Doubted) -> tuple[Any, ...]:
     reason = end.reason if isinstance(end, Doubted) else None
-    if answer is None:
+    if answer is None or isinstance(end, Doubted):
         return (*[None] * 10, intent.sealed, reason, OBSERVED_DOUBT_KEPT if intent.terms.observed else None)
     return (
         answer.status,
@@ -64,9 +64,9 @@ def _of_the_end(intent: Intent, answer: Completion | None, end: Answered | Doubt
         answer.body_length,
         answer.body_digest,
         answer.schema_version,
-        answer.gone_for,
-        answer.keep_for,
+        end.retention.gone_for,
+        end.retention.keep_for,
         intent.sealed,
         reason,
-        answer.retention,
+        end.retention.seconds,
     )

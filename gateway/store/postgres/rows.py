@@ -10,7 +10,7 @@ version 1 the column says nothing: that release leaves it as it finds it.
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -21,6 +21,8 @@ from gateway.core.packing import ENCODINGS, PLAIN
 PACKED_SCHEMA_VERSION = 2
 
 _LENGTHS = struct.Struct(">II")
+
+_STATUSES = {status.value: status for status in Status}
 
 Row = asyncpg.Record
 
@@ -58,26 +60,43 @@ def columns(items: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def intent_row(intent: Intent) -> tuple[Any, ...]:
-    """The arguments of `reserve` and `reserve_or_gone` for one intent, in order."""
-    key, fingerprint = intent.key, intent.fingerprint
+    """The row of `reserve` for one intent; that of `reserve_or_gone` has `tombstone_digest` behind it."""
+    key = intent.key
     return (
         key.scope_id,
         key.key,
-        fingerprint.digest,
-        fingerprint.version,
-        fingerprint.policy,
         intent.owner,
-        intent.terms.route_id,
+        intent.fingerprint.digest,
         intent.request_id,
         intent.method,
         intent.target,
-        intent.terms.lease,
-        intent.terms.max_execution,
-        intent.terms.reconcilable,
-        intent.terms.observed,
-        encode_captured(intent.captured),
-        storable(intent.correlation),
+        None if intent.captured is None else encode_captured(intent.captured),
+        None if intent.correlation is None else storable(intent.correlation),
         intent.sealed,
+    )
+
+
+def intent_terms(intents: Sequence[Intent]) -> list[tuple[Any, ...]]:
+    """The terms of `reserve` and `reserve_or_gone`: one for all intents, as nearly always, or those of each."""
+    first = intents[0]
+    terms, version, policy = first.terms, first.fingerprint.version, first.fingerprint.policy
+    for intent in intents:
+        fingerprint = intent.fingerprint
+        if fingerprint.policy != policy or fingerprint.version != version or (intent.terms is not terms and intent.terms != terms):
+            return [_terms_row(intent) for intent in intents]
+    return [_terms_row(first)]
+
+
+def _terms_row(intent: Intent) -> tuple[Any, ...]:
+    terms, fingerprint = intent.terms, intent.fingerprint
+    return (
+        terms.route_id,
+        fingerprint.version,
+        fingerprint.policy,
+        terms.lease,
+        terms.max_execution,
+        terms.reconcilable,
+        terms.observed,
     )
 
 
@@ -112,9 +131,9 @@ def storable(text: str | None) -> str | None:
     return text
 
 
-def tombstone_digests(intents: Iterable[Intent]) -> list[bytes | None]:
-    """The last argument of `reserve_or_gone`: what each intent asks for."""
-    return [None if intent.terms.gone_for is None else intent.key.lookup_digest() for intent in intents]
+def tombstone_digest(intent: Intent) -> bytes | None:
+    """That of the tombstone which the intent asks for, if it asks for one."""
+    return None if intent.terms.gone_for is None else intent.key.lookup_digest()
 
 
 def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
@@ -143,31 +162,56 @@ def claim_arguments(found: Record, intent: Intent) -> tuple[Any, ...]:
     )
 
 
-def decode_record(key: RecordKey, row: Row, behind: float = 0.0) -> Record:
-    """A record as `reserve` or `find` reports it, on a clock that is `behind` what it was. Raises `Unreadable`."""
-    status = Status(row["status"])
-    lease_left, expires_in, reconcile_in = row["lease_left"], row["expires_in"], row["reconcile_in"]
+def decode_record(key: RecordKey, found: Sequence[Any], behind: float = 0.0) -> Record:
+    """A record as `reserve` or `find` reports it: the columns of `find` from `record_id` on. Raises `Unreadable`.
+
+    `behind`: how far the clock is behind what it was.
+    """
+    (
+        record_id,
+        version,
+        word,
+        digest,
+        fingerprint_version,
+        policy,
+        owner,
+        observed,
+        attempt,
+        request_id,
+        lease_left,
+        expires_in,
+        expires_at_us,
+        dead_lettered,
+        reconcile_in,
+        last_error_code,
+        doubt_over,
+        born_ago,
+        judged,
+        *answer,
+        _,
+    ) = found
+    status = _STATUSES[word]
     return Record(
-        key=key,
-        record_id=row["record_id"],
-        version=row["version"],
-        status=status,
-        fingerprint=Fingerprint(row["fingerprint_version"], row["fingerprint_policy"], row["request_fingerprint"]),
-        owner=row["owner"],
-        attempt=row["attempt"],
-        request_id=row["request_id"],
-        lease_live=lease_left is not None and lease_left > 0,
-        expired=expires_in is not None and expires_in <= 0,
-        dead_lettered=row["dead_lettered"],
-        reconcile_in=None if reconcile_in is None else max(reconcile_in, 0.0),
-        expires_in=None if expires_in is None else max(expires_in, 0.0),
-        expires_at_us=row["expires_at_us"],
-        last_error_code=row["last_error_code"],
-        doubt_over=bool(row["doubt_over"]),
-        born_ago=(row["born_ago"] or 0.0) + behind,
-        judged=bool(row["judged"]),
-        observed=row["observed"],
-        response=decode_response(row) if status is Status.COMPLETED else None,
+        key,
+        record_id,
+        version,
+        status,
+        Fingerprint(fingerprint_version, policy, digest),
+        owner,
+        attempt,
+        request_id,
+        lease_left is not None and lease_left > 0,
+        expires_in is not None and expires_in <= 0,
+        dead_lettered,
+        None if reconcile_in is None else max(reconcile_in, 0.0),
+        None if expires_in is None else max(expires_in, 0.0),
+        expires_at_us,
+        last_error_code,
+        decode_response(answer) if status is Status.COMPLETED else None,
+        bool(doubt_over),
+        (born_ago or 0.0) + behind,
+        bool(judged),
+        observed,
     )
 
 
@@ -176,26 +220,29 @@ def schema_version(encoding: int) -> int:
     return RESPONSE_SCHEMA_VERSION if encoding == PLAIN else PACKED_SCHEMA_VERSION
 
 
-def decode_response(row: Row) -> StoredResponse:
-    """The answer of a completed record. Raises `Unreadable`."""
-    return StoredResponse(
-        status=row["response_status_code"],
-        reason=row["response_reason"],
-        headers=decode_headers(row["response_headers"]),
-        body=row["response_body"],
-        body_length=row["response_body_length"],
-        body_digest=row["response_body_digest"],
-        encoding=_encoding(row),
-    )
+RESPONSE_COLUMNS = (
+    "response_status_code",
+    "response_reason",
+    "response_headers",
+    "response_body",
+    "response_body_encoding",
+    "response_body_length",
+    "response_body_digest",
+    "response_schema_version",
+)
 
 
-def _encoding(row: Row) -> int:
-    version: int = row["response_schema_version"]
-    encoding: int = row["response_body_encoding"]
+def decode_response(answer: Sequence[Any]) -> StoredResponse:
+    """The answer of a completed record, from its `RESPONSE_COLUMNS`. Raises `Unreadable`."""
+    status, reason, headers, body, encoding, length, digest, version = answer
+    return StoredResponse(status, reason, decode_headers(headers), body, length, digest, _encoding(version, encoding, body))
+
+
+def _encoding(version: int, encoding: int, body: bytes | None) -> int:
     if version == RESPONSE_SCHEMA_VERSION:
         return PLAIN
     if version != PACKED_SCHEMA_VERSION:
         raise Unreadable(f"response schema version {version}")
-    if encoding not in ENCODINGS or encoding == PLAIN or row["response_body"] is None:
+    if encoding not in ENCODINGS or encoding == PLAIN or body is None:
         raise Unreadable(f"response body encoding {encoding}")
     return encoding

@@ -1,23 +1,24 @@
 """The batched statements: what they are given, and what their answers mean for each caller."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, Status, StoredResponse, Tombstone
 from gateway.core.packing import PLAIN
+from gateway.core.timeline import Limits
 from gateway.ports import OBSERVED_DOUBT_KEPT, Retention, Settled, StoreUnavailable, Transition
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import Lane, unavailable
-from gateway.store.postgres.queries import QUERIES
+from gateway.store.postgres.queries import ROWS
+from gateway.store.postgres.resolving_rows import retention_arguments
 from gateway.store.postgres.rows import (
-    Row,
     Unreadable,
-    columns,
     decode_record,
     encode_headers,
     intent_row,
+    intent_terms,
     schema_version,
-    tombstone_digests,
+    tombstone_digest,
 )
 
 INLINE_BYTES = 64 * 1024
@@ -46,12 +47,11 @@ Reserved: TypeAlias = Lease | Record | Tombstone | BodyLeftOut | InTheWay
 
 
 class Completion(NamedTuple):
-    """One row of the `complete` statement, its arguments in order; a tuple, since one is made for every request."""
+    """One row of the `complete` statement, its columns in order; a tuple, since one is made for every request."""
 
     scope_id: str
     key: str
     owner: bytes
-    retention: float
     status: int
     reason: bytes
     headers: bytes
@@ -60,8 +60,6 @@ class Completion(NamedTuple):
     body_length: int
     body_digest: bytes
     schema_version: int
-    gone_for: float | None
-    keep_for: float | None
 
     def smaller(self) -> "Completion | None":
         """What to store when this is refused: first without the body, then without headers, too."""
@@ -71,19 +69,16 @@ class Completion(NamedTuple):
 
 
 class Release(NamedTuple):
-    """One row of the `release` statement, its arguments in order."""
+    """One row of the `release` statement, its columns in order."""
 
     scope_id: str
     key: str
     owner: bytes
     reason: str
-    retention: float
-    gone_for: float | None
-    keep_for: float | None
 
 
 class Doubt(NamedTuple):
-    """One row of the `doubt` statement, its arguments in order."""
+    """One row of the `doubt` statement, its columns in order."""
 
     scope_id: str
     key: str
@@ -91,13 +86,22 @@ class Doubt(NamedTuple):
     reason: str
 
 
-def completion(lease: Lease, response: StoredResponse, retention: Retention) -> Completion:
+End = TypeVar("End", Completion, Release)
+
+
+class Ending(NamedTuple, Generic[End]):
+    """A completion or a release, and what becomes of its record afterwards: the row of its statement, and its terms."""
+
+    row: End
+    retention: Retention
+
+
+def completion(lease: Lease, response: StoredResponse) -> Completion:
     encoding = PLAIN if response.body is None else response.encoding
     return Completion(
         lease.key.scope_id,
         lease.key.key,
         lease.owner,
-        retention.seconds,
         response.status,
         response.reason,
         encode_headers(response.headers),
@@ -106,9 +110,36 @@ def completion(lease: Lease, response: StoredResponse, retention: Retention) -> 
         response.body_length,
         response.body_digest,
         schema_version(encoding),
-        retention.gone_for,
-        retention.keep_for,
     )
+
+
+def smaller(ending: Ending[Completion]) -> Ending[Completion] | None:
+    """What to store when this is refused."""
+    row = ending.row.smaller()
+    return None if row is None else Ending(row, ending.retention)
+
+
+Sent: TypeAlias = tuple[str, list[Any]]
+"""A statement and its arguments."""
+
+
+def reserve_statement(intents: Sequence[Intent], limits: Limits) -> Sent:
+    if any(intent.terms.gone_for is not None for intent in intents):
+        asking = [(*intent_row(intent), tombstone_digest(intent)) for intent in intents]
+        return ROWS["reserve_or_gone"].bind((INLINE_BYTES, limits), asking, intent_terms(intents))
+    return ROWS["reserve"].bind((INLINE_BYTES, limits), [intent_row(intent) for intent in intents], intent_terms(intents))
+
+
+def complete_statement(endings: Sequence[Ending[Completion]]) -> Sent:
+    return ROWS["complete"].bind((), [ending.row for ending in endings], _retentions(endings))
+
+
+def release_statement(endings: Sequence[Ending[Release]]) -> Sent:
+    return ROWS["release"].bind((), [ending.row for ending in endings], _retentions(endings))
+
+
+def doubt_statement(doubts: Sequence[Doubt]) -> Sent:
+    return ROWS["doubt"].bind((OBSERVED_DOUBT_KEPT,), doubts)
 
 
 class Statements:
@@ -120,42 +151,44 @@ class Statements:
     async def reserve(self, lane: Lane, intents: Sequence[Intent]) -> Mapping[bytes, Reserved | StoreUnavailable]:
         """Owners that are absent from the answer lost a race that this statement could not see the end of."""
         sent = self._clock.boottime()
-        asking = any(intent.terms.gone_for is not None for intent in intents)
-        arguments = (*columns(map(intent_row, intents)), INLINE_BYTES)
-        if asking:
-            rows = await lane.fetch(QUERIES["reserve_or_gone"], *arguments, tombstone_digests(intents), self._clock.limits())
-        else:
-            rows = await lane.fetch(QUERIES["reserve"], *arguments, self._clock.limits())
+        sql, arguments = reserve_statement(intents, self._clock.limits())
+        rows = await lane.fetch(sql, *arguments)
         if rows:
-            self._clock.read(rows[0]["now_us"], sent)
+            self._clock.read(rows[0][1], sent)
         by_owner = {intent.owner: intent for intent in intents}
         answers: dict[bytes, Reserved | StoreUnavailable] = {}
-        for row in rows:
-            owner: bytes = row["asked_by"]
+        for owner, _, record_id, found, *tombstone in rows:
             intent = by_owner[owner]
-            if asking and (route := row["tombstone_route"]) is not None:
-                tombstone = Tombstone(intent.key, route, row["expires_in"], row["expires_at_us"])
-                answers.setdefault(owner, tombstone)  # a record that began under an older tombstone is what counts
-            elif row["version"] is None:
-                answers[owner] = Lease(intent.key, row["record_id"], owner, 1, sent, intent.terms.lease)
+            if record_id is not None:
+                answers[owner] = Lease(intent.key, record_id, owner, 1, sent, intent.terms.lease)
+            elif found is None:
+                answers.setdefault(owner, Tombstone(intent.key, *tombstone[0]))  # a record that began under an older one is what counts
             elif not isinstance(answers.get(owner), Lease):  # a lease wins over a row that was deleted after the statement's snapshot
-                answers[owner] = _found(intent, row, self._clock.behind())
+                answers[owner] = _found(intent, found, self._clock.behind())
         return answers
 
-    async def complete(self, lane: Lane, settles: Sequence[Completion]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, QUERIES["complete"], *columns(settles))
+    async def complete(self, lane: Lane, endings: Sequence[Ending[Completion]]) -> Mapping[bytes, Settled]:
+        return await self._settle(lane, *complete_statement(endings))
 
-    async def release(self, lane: Lane, settles: Sequence[Release]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, QUERIES["release"], *columns(settles))
+    async def release(self, lane: Lane, endings: Sequence[Ending[Release]]) -> Mapping[bytes, Settled]:
+        return await self._settle(lane, *release_statement(endings))
 
-    async def doubt(self, lane: Lane, settles: Sequence[Doubt]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, QUERIES["doubt"], *columns(settles), OBSERVED_DOUBT_KEPT)
+    async def doubt(self, lane: Lane, doubts: Sequence[Doubt]) -> Mapping[bytes, Settled]:
+        return await self._settle(lane, *doubt_statement(doubts))
 
-    async def _settle(self, lane: Lane, query: str, *arguments: Any) -> Mapping[bytes, Settled]:
+    async def _settle(self, lane: Lane, sql: str, arguments: list[Any]) -> Mapping[bytes, Settled]:
         sent = self._clock.boottime()
-        rows = await lane.fetch(query, *arguments)
+        rows = await lane.fetch(sql, *arguments)
         self._clock.read(rows[0][1], sent)
         return {owner: _settled(transition, expires_at_us) for owner, _, transition, expires_at_us in rows}
+
+
+def _retentions(endings: Sequence[Ending[Any]]) -> list[tuple[Any, ...]]:
+    """The terms of `complete` and `release`: one for all, as nearly always, or those of each."""
+    first = endings[0].retention
+    if all(ending.retention is first or ending.retention == first for ending in endings):
+        return [retention_arguments(first)]
+    return [retention_arguments(ending.retention) for ending in endings]
 
 
 def _settled(word: str, expires_at_us: int | None) -> Settled:
@@ -163,11 +196,11 @@ def _settled(word: str, expires_at_us: int | None) -> Settled:
     return Settled(transition, expires_at_us if transition in (Transition.DONE, Transition.ALREADY) else None)
 
 
-def _found(intent: Intent, row: Row, behind: float) -> Reserved | StoreUnavailable:
-    if row["body_left_out"]:
+def _found(intent: Intent, found: tuple[Any, ...], behind: float) -> Reserved | StoreUnavailable:
+    if found[-1]:
         return BODY_LEFT_OUT
     try:
-        record = decode_record(intent.key, row, behind)
+        record = decode_record(intent.key, found, behind)
     except Unreadable:
         return unavailable("error", may_have_landed=False, asked=True)
-    return InTheWay(record) if row["observed"] and not intent.terms.observed and record.status is not Status.COMPLETED else record
+    return InTheWay(record) if record.observed and not intent.terms.observed and record.status is not Status.COMPLETED else record

@@ -53,11 +53,13 @@ from gateway.store.postgres.statements import (
     BodyLeftOut,
     Completion,
     Doubt,
+    Ending,
     InTheWay,
     Release,
     Reserved,
     Statements,
     completion,
+    smaller,
 )
 
 ROUNDS = 3
@@ -155,10 +157,10 @@ class PostgresStore:
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
         statements = Statements(self._clock)
         self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
-        self._completes: Batcher[Completion, Settled] = Batcher(
-            "complete", self._lanes, statements.complete, self._observer, width=WIDTH, smaller=Completion.smaller
+        self._completes: Batcher[Ending[Completion], Settled] = Batcher(
+            "complete", self._lanes, statements.complete, self._observer, width=WIDTH, smaller=smaller
         )
-        self._releases: Batcher[Release, Settled] = Batcher("release", self._lanes, statements.release, self._observer, width=WIDTH)
+        self._releases: Batcher[Ending[Release], Settled] = Batcher("release", self._lanes, statements.release, self._observer, width=WIDTH)
         self._doubts: Batcher[Doubt, Settled] = Batcher("doubt", self._lanes, statements.doubt, self._observer, width=WIDTH)
 
     @property
@@ -229,14 +231,14 @@ class PostgresStore:
         return await self._find(key, self._calls.deadline())
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
-        item = completion(lease, response, retention)
-        size = len(item.headers) + (0 if item.body is None else len(item.body))
-        return _settled(await self._completes.submit(lease.owner, item, size, self._calls.deadline()))
+        row = completion(lease, response)
+        size = len(row.headers) + (0 if row.body is None else len(row.body))
+        return _settled(await self._completes.submit(lease.owner, Ending(row, retention), size, self._calls.deadline()))
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         key = lease.key
-        item = Release(key.scope_id, key.key, lease.owner, reason, retention.seconds, retention.gone_for, retention.keep_for)
-        return _settled(await self._releases.submit(lease.owner, item, 0, self._calls.deadline()))
+        row = Release(key.scope_id, key.key, lease.owner, reason)
+        return _settled(await self._releases.submit(lease.owner, Ending(row, retention), 0, self._calls.deadline()))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
@@ -350,7 +352,7 @@ class PostgresStore:
             sent = self._clock.boottime()
             for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key, limit, self._clock.limits()):
                 self._clock.read(row["now_us"], sent)
-                return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row, self._clock.behind())
+                return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row[1:], self._clock.behind())
             return None
 
         return await self._calls.run("find", work, deadline)

@@ -136,7 +136,7 @@ async def archived_records(dsn: str, key: RecordKey) -> list[Record]:
     connection = await asyncpg.connect(dsn)
     try:
         query = QUERIES["find"].replace("gateway_records", "gateway_records_archive") + " ORDER BY created_at"
-        return [decode_record(key, row) for row in await connection.fetch(query, key.scope_id, key.key, 2**62, BELIEVE_ANY)]
+        return [decode_record(key, row[1:]) for row in await connection.fetch(query, key.scope_id, key.key, 2**62, BELIEVE_ANY)]
     finally:
         await connection.close()
 
@@ -186,6 +186,7 @@ def intent(
     *,
     owner: bytes | None = None,
     request_id: str = "request-1",
+    target: bytes = b"/v1/charges?x=%FF\xfe",
     lease: float = LEASE,
     max_execution: float = MAX_EXECUTION,
     reconcilable: bool = True,
@@ -204,7 +205,7 @@ def intent(
         terms=Terms(route_id, lease, max_execution, reconcilable, gone_for, observed, reexecute),
         request_id=request_id,
         method="POST",
-        target=b"/v1/charges?x=%FF\xfe",
+        target=target,
         captured=captured,
         correlation=correlation,
         sealed=sealed,

@@ -7,8 +7,7 @@ import asyncpg
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse
 from gateway.ports import OBSERVED_DOUBT_KEPT
-from gateway.store.postgres.rows import claim_arguments, columns, intent_row
-from gateway.store.postgres.statements import completion
+from gateway.store.postgres.rows import claim_arguments, columns, encode_captured, encode_headers, schema_version, storable
 from tests.store.contract.harness import KEPT, RETENTION
 
 if TYPE_CHECKING:
@@ -22,6 +21,23 @@ def statements(migration: int) -> dict[str, str]:
     kept = [path for path in sorted(Path(__file__).parent.glob("statements_*.sql")) if path.stem <= f"statements_{migration:04}"]
     _, *sections = kept[-1].read_text("utf-8").split("-- name: ")
     return {name.strip(): text for name, _, text in (section.partition("\n") for section in sections)}
+
+
+def reserve_row(wanted: Intent) -> tuple[Any, ...]:
+    """What the releases up to migration 4 sent of one intent, or more than they did."""
+    key, fingerprint, terms = wanted.key, wanted.fingerprint, wanted.terms
+    request = (wanted.owner, terms.route_id, wanted.request_id, wanted.method, wanted.target)
+    kept = (encode_captured(wanted.captured), storable(wanted.correlation), wanted.sealed)
+    meaning = (fingerprint.digest, fingerprint.version, fingerprint.policy)
+    return (key.scope_id, key.key, *meaning, *request, terms.lease, terms.max_execution, terms.reconcilable, terms.observed, *kept)
+
+
+def complete_row(lease: Lease, answer: StoredResponse) -> tuple[Any, ...]:
+    """What the releases up to migration 4 sent of one completion, or more than they did."""
+    version = schema_version(answer.encoding)
+    head = (lease.key.scope_id, lease.key.key, lease.owner, KEPT.seconds, answer.status, answer.reason, encode_headers(answer.headers))
+    body = (answer.body, answer.encoding, answer.body_length, answer.body_digest, version)
+    return (*head, *body, KEPT.gone_for, KEPT.keep_for)
 
 
 class Before:
@@ -42,7 +58,7 @@ class Before:
         return await self.prepared[name].fetch(*arguments)  # type: ignore[no-any-return]  # prepared statements are Any here
 
     async def reserve(self, wanted: Intent) -> Lease | asyncpg.Record:
-        (row,) = await self.run("reserve", *columns([intent_row(wanted)[: self.intent_columns]]), INLINE)
+        (row,) = await self.run("reserve", *columns([reserve_row(wanted)[: self.intent_columns]]), INLINE)
         return Lease(wanted.key, row["record_id"], wanted.owner, 1, 0.0, wanted.terms.lease) if row["version"] is None else row
 
     async def reserved(self, wanted: Intent) -> Lease:
@@ -56,7 +72,7 @@ class Before:
         return row
 
     async def complete(self, lease: Lease, answer: StoredResponse) -> str:
-        row = completion(lease, answer, KEPT)
+        row = complete_row(lease, answer)
         assert self.migration >= 2 or answer.encoding == 0
         kept = row if self.migration >= 3 else row[:12] if self.migration >= 2 else (*row[:8], *row[9:12])
         return await self._settle("complete", kept)

@@ -14,8 +14,8 @@ from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.batching import ROWS_MAX
 from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
-from gateway.store.postgres.rows import columns, encode_headers, intent_row
-from gateway.store.postgres.statements import INLINE_BYTES
+from gateway.store.postgres.rows import encode_headers
+from gateway.store.postgres.statements import INLINE_BYTES, reserve_statement
 from gateway.store.postgres.store import LARGE_READS
 from tests.store.contract.harness import KEPT, found, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
@@ -87,10 +87,10 @@ async def test_a_batch_of_reserves_has_at_most_eight_mebibytes(make_store: MakeS
         (b"", (), False),
     ]
     leases = [await stored(store, body, headers) for body, headers, _ in cases]
-    rows = await connection.fetch(
-        QUERIES["reserve"], *columns(intent_row(intent(lease.key)) for lease in leases), INLINE_BYTES, BELIEVE_ANY
-    )
-    by_record = {row["record_id"]: row for row in rows}
+    intents = [intent(lease.key) for lease in leases]
+    sql, arguments = reserve_statement(intents, BELIEVE_ANY)
+    names = [column.name for column in (await connection.prepare(QUERIES["find"])).get_attributes()][1:]
+    by_record = {row["found"][0]: dict(zip(names, row["found"], strict=True)) for row in await connection.fetch(sql, *arguments)}
     for lease, (body, headers, left_out) in zip(leases, cases, strict=True):
         row = by_record[lease.record_id]
         assert row["body_left_out"] is left_out

@@ -46,8 +46,8 @@ def key(name: str, scope: str = "payments:none") -> RecordKey:
 
 async def make(harness: PostgresHarness, record: RecordKey, state: str, **settings: object) -> Lease:
     """A record in that state; its lease. `lapsed` is in progress, past its lease."""
-    wanted = intent(record, reconcilable=state != "dead_letter")
-    lease = await reserved(harness.store, replace(wanted, **settings))  # type: ignore[arg-type]  # fields of a test's choice
+    wanted = intent(record, reconcilable=state != "dead_letter", **settings)  # type: ignore[arg-type]  # settings of a test's choice
+    lease = await reserved(harness.store, wanted)
     match state:
         case "completed":
             await harness.store.complete(lease, response(), KEPT)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import asyncpg
 import pytest
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, Tombstone
-from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention
+from gateway.core.model import Intent, Lease, Record, RecordKey, Status, Tombstone
+from gateway.ports import TOMBSTONE_AFTER, Retention
 from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
-from gateway.store.postgres.rows import columns, intent_row, tombstone_digests
+from gateway.store.postgres.rows import decode_record
+from gateway.store.postgres.statements import Doubt, doubt_statement, reserve_statement
 from tests.store.contract.harness import RETENTION, age_records, archived_records, found, fresh_key, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.store.postgres.watch import until_waiting
@@ -38,8 +39,9 @@ def asking(key: RecordKey | None = None) -> Intent:
     return intent(key, gone_for=PERIOD)
 
 
-def asking_arguments(*intents: Intent) -> tuple[object, ...]:
-    return (*columns(map(intent_row, intents)), 65536, tombstone_digests(intents))
+async def reserve(connection: "Connection", *intents: Intent) -> list[asyncpg.Record]:
+    sql, arguments = reserve_statement(intents, BELIEVE_ANY)
+    return await connection.fetch(sql, *arguments)
 
 
 async def expired(make_store: MakeStore, database: str, retention: Retention = BOTH, key: RecordKey | None = None) -> RecordKey:
@@ -74,15 +76,15 @@ async def test_a_reserve_that_began_before_the_reaping_makes_nothing_after_it(
     ahead, wanted = asking(replace(key, key="a")), asking(key)
     in_the_way = connection.transaction()
     await in_the_way.start()
-    await connection.fetch(QUERIES["reserve"], *columns([intent_row(intent(ahead.key))]), 65536, BELIEVE_ANY)
-    reserving = asyncio.ensure_future(other.fetch(QUERIES["reserve_or_gone"], *asking_arguments(ahead, wanted), BELIEVE_ANY))
+    await reserve(connection, intent(ahead.key))
+    reserving = asyncio.ensure_future(reserve(other, ahead, wanted))
     await until_waiting(connection)
     assert await make_store().reap(10) == 1
     await in_the_way.rollback()
     answers = {row["asked_by"]: row for row in await reserving}
-    assert answers[ahead.owner]["version"] is None
-    assert answers[wanted.owner]["status"] == "completed"
-    assert answers[wanted.owner]["expires_in"] < 0
+    assert answers[ahead.owner]["record_id"] is not None
+    record = decode_record(key, answers[wanted.owner]["found"])
+    assert (record.status, record.expired) == (Status.COMPLETED, True)
     assert await make_store().find(key) is None
     assert isinstance(await make_store().reserve(asking(key)), Tombstone)
 
@@ -103,7 +105,7 @@ async def test_the_digest_is_the_same_on_both_sides(connection: "Connection") ->
     keys = [RecordKey(scope, key) for scope in texts for key in texts]
     assert len({key.lookup_digest() for key in keys}) == len(keys)
     async with connection.transaction():
-        await connection.execute(QUERIES["reserve"], *columns([intent_row(intent(key)) for key in keys]), 65536, BELIEVE_ANY)
+        await reserve(connection, *[intent(key) for key in keys])
         await connection.execute(
             "UPDATE gateway_records SET status = 'completed', locked_until = NULL, reconcile_after = NULL, completed_at = now(),"
             " expires_at = now(), created_at = now() - interval '1 day', gone_for = '1 s', response_status_code = 200,"
@@ -139,14 +141,13 @@ async def test_instants_are_exact(make_store: MakeStore, connection: "Connection
         assert [row[0].total_seconds(), row[1].total_seconds(), row[2]] == [PERIOD, PERIOD, "expired"]
         await connection.execute(f"UPDATE gateway_tombstones SET expires_at = now() + {MICROSECOND}")
         await connection.execute(f"UPDATE gateway_records_archive SET purge_at = now() + {MICROSECOND}")
-        reserve = asking_arguments(asking(key))
-        (tombstone,) = await connection.fetch(QUERIES["reserve_or_gone"], *reserve, BELIEVE_ANY)
-        assert tombstone["tombstone_route"] == "create-charge"
+        (row,) = await reserve(connection, asking(key))
+        assert row["tombstone"][0] == "create-charge"
         assert await connection.fetchval(QUERIES["purge"], *ALL[:2], BELIEVE_ANY) == 0
         await connection.execute("UPDATE gateway_tombstones SET expires_at = now()")
         await connection.execute("UPDATE gateway_records_archive SET purge_at = now()")
-        (lease,) = await connection.fetch(QUERIES["reserve_or_gone"], *reserve, BELIEVE_ANY)
-        assert (lease["tombstone_route"], lease["version"]) == (None, None)
+        (lease,) = await reserve(connection, asking(key))
+        assert (lease["tombstone"], lease["found"]) == (None, None)
         assert await connection.fetchval(QUERIES["purge"], *ALL[:2], BELIEVE_ANY) == 2
 
 
@@ -209,9 +210,9 @@ async def test_a_guarded_doubt_cannot_expire(connection: "Connection") -> None:
     """Only an observed record in doubt may have an expiry; whatever hand writes it, a guarded one is never reaped."""
     for observed in (False, True):
         wanted = intent(observed=observed)
-        await connection.fetch(QUERIES["reserve"], *columns([intent_row(wanted)]), 65536, BELIEVE_ANY)
-        doubt = columns([(wanted.key.scope_id, wanted.key.key, wanted.owner, "x")])
-        await connection.fetch(QUERIES["doubt"], *doubt, OBSERVED_DOUBT_KEPT)
+        await reserve(connection, wanted)
+        sql, arguments = doubt_statement([Doubt(wanted.key.scope_id, wanted.key.key, wanted.owner, "x")])
+        await connection.execute(sql, *arguments)
         expire = ("UPDATE gateway_records SET expires_at = now() WHERE idempotency_key = $1", wanted.key.key)
         if observed:
             await connection.execute(*expire)

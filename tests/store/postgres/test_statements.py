@@ -1,6 +1,6 @@
 """The statements themselves, run inside transactions whose now() stands still: what holds at the very instant, and by which index."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -11,8 +11,17 @@ from gateway.core.model import Intent, Lease, Record
 from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention
 from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
-from gateway.store.postgres.rows import claim_arguments, columns, decode_record, intent_row, tombstone_digests
-from gateway.store.postgres.statements import completion
+from gateway.store.postgres.rows import claim_arguments, columns, decode_record
+from gateway.store.postgres.statements import (
+    Doubt,
+    Ending,
+    Release,
+    complete_statement,
+    completion,
+    doubt_statement,
+    release_statement,
+    reserve_statement,
+)
 from tests.store.contract.harness import KEPT, RETENTION, intent, response
 from tests.store.postgres.plans import MODE_NAMES, plan_of, scans
 
@@ -33,26 +42,24 @@ async def frozen(connection: "Connection") -> AsyncIterator["Connection"]:
 
 
 async def reserve(connection: "Connection", wanted: Intent) -> list[asyncpg.Record]:
-    return await connection.fetch(QUERIES["reserve"], *columns([intent_row(wanted)]), 65536, BELIEVE_ANY)
+    sql, arguments = reserve_statement([wanted], BELIEVE_ANY)
+    return await connection.fetch(sql, *arguments)
 
 
 async def find(connection: "Connection", wanted: Intent) -> Record:
     row = await connection.fetchrow(QUERIES["find"], wanted.key.scope_id, wanted.key.key, 65536, BELIEVE_ANY)
     assert row is not None
-    return decode_record(wanted.key, row)
+    return decode_record(wanted.key, row[1:])
 
 
-async def settle(connection: "Connection", query: str, wanted: Intent, *more: Any) -> None:
-    row = await connection.fetchrow(QUERIES[query], *columns([(wanted.key.scope_id, wanted.key.key, wanted.owner, *more)]))
-    assert row is not None
+async def settle(connection: "Connection", sql: str, arguments: Sequence[Any]) -> None:
+    (row,) = await connection.fetch(sql, *arguments)
     assert row["transition"] == "done"
 
 
 async def complete(connection: "Connection", wanted: Intent, retention: Retention = KEPT) -> None:
     lease = Lease(wanted.key, UUID(int=0), wanted.owner, 1, 0.0, wanted.terms.lease)
-    row = await connection.fetchrow(QUERIES["complete"], *columns([completion(lease, response(), retention)]))
-    assert row is not None
-    assert row["transition"] == "done"
+    await settle(connection, *complete_statement([Ending(completion(lease, response()), retention)]))
 
 
 async def test_a_lease_lapses_at_its_very_end(frozen: "Connection") -> None:
@@ -92,7 +99,7 @@ async def test_a_record_expires_at_its_very_instant(frozen: "Connection") -> Non
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
     assert (await find(frozen, wanted)).expired
     (row,) = await reserve(frozen, intent(wanted.key))
-    assert decode_record(wanted.key, row).expired
+    assert decode_record(wanted.key, row["found"]).expired
     assert len(await frozen.fetch(QUERIES["new_life"], *claim_arguments(record, intent(wanted.key)), BELIEVE_ANY)) == 1
 
 
@@ -108,7 +115,9 @@ async def test_a_released_record_is_claimed_up_to_its_expiry(frozen: "Connection
     """A microsecond before `expires_at` it is the next attempt; at the instant it is a new life."""
     wanted = intent()
     await reserve(frozen, wanted)
-    await settle(frozen, "release", wanted, "x", RETENTION, None, None)
+    await settle(
+        frozen, *release_statement([Ending(Release(wanted.key.scope_id, wanted.key.key, wanted.owner, "x"), Retention(RETENTION))])
+    )
     record = await find(frozen, wanted)
     arguments = claim_arguments(record, intent(wanted.key))
     await frozen.execute("UPDATE gateway_records SET expires_at = now()")
@@ -245,14 +254,16 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
     primary, expiring, tombstones = "gateway_records_pkey", "gateway_records_expiring", "gateway_tombstones_pkey"
     purge = {tombstones, "gateway_tombstones_expiring", "gateway_records_archive_pkey", "gateway_records_archive_purging", primary}
     purge |= {"gateway_webhook_events_pkey", "gateway_webhook_events_expiring", "gateway_history_pkey", "gateway_history_aging"}
+    lone, mixed = [many[0]], [*many[:-1], intent(route_id="another")]
     asking = [intent(wanted.key, gone_for=n % 2 * 60.0 or None) for n, wanted in enumerate(many)]
-    cases: list[tuple[str, tuple[Any, ...], set[str]]] = [
-        (QUERIES["reserve"], (*columns(map(intent_row, many)), 65536), {primary}),
-        (QUERIES["reserve_or_gone"], (*columns(map(intent_row, many)), 65536, tombstone_digests(asking)), {primary, tombstones}),
+    completions = [Ending(completion(lease, response()), KEPT)] * 20
+    cases: list[tuple[str, Sequence[Any], set[str]]] = [
+        *[(*reserve_statement(intents, BELIEVE_ANY), {primary}) for intents in (lone, many, mixed)],
+        *[(*reserve_statement(intents, BELIEVE_ANY), {primary, tombstones}) for intents in (asking[1:2], asking)],
         (QUERIES["find"], (*keys[0][:2], 65536), {primary}),
-        (QUERIES["complete"], tuple(columns([completion(lease, response(), KEPT)] * 1)), {primary}),
-        (QUERIES["release"], tuple(columns([(*key, "x", 1.0, None, 1.0) for key in keys])), {primary}),
-        (QUERIES["doubt"], (*columns([(*key, "x") for key in keys]), OBSERVED_DOUBT_KEPT), {primary}),
+        *[(*complete_statement(endings), {primary}) for endings in (completions[:1], completions)],
+        (*release_statement([Ending(Release(*key, "x"), KEPT) for key in keys]), {primary}),
+        (*doubt_statement([Doubt(*key, "x") for key in keys]), {primary}),
         (QUERIES["renew"], tuple(columns([(*key, 1.0) for key in keys])), {primary}),
         (QUERIES["retry"], (*claim_arguments(record, many[0]), True), {primary}),
         (QUERIES["new_life"], claim_arguments(record, many[0]), {primary}),
