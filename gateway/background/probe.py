@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from gateway.core.answers import built, for_client, hear, kept_for
+from gateway.core.answers import answer_fields, built, hear, kept_for, removed_fields
 from gateway.core.decision import Complete, Doubt, Release, Responded, settle
-from gateway.core.headers import first, to_store
+from gateway.core.headers import first
 from gateway.core.hints import LONGEST_READ
 from gateway.core.model import Earlier, StoredResponse
 from gateway.core.packing import INLINE
@@ -164,7 +164,7 @@ def _settled(doubt: Doubtful, policy: Policy, way: Way, whole: "_Whole", line: D
             retention = kept_for(response.headers, policy)
             if said.answer is not None:
                 return Finding("resend", Verdict.EXECUTED, detail, said.answer, retention or None, answered=True)
-            headers = to_store(for_client(doubt.method, response.status, response.headers, policy, way.date))
+            headers = answer_fields(doubt.method, response.status, response.headers, removed_fields(policy), way.date).to_store
             assert whole.length is not None and whole.digest is not None, "it was read to its end"  # noqa: PT018 - one fact
             answer = StoredResponse(response.status, response.reason, headers, whole.body, whole.length, whole.digest)
             if retention == 0.0:

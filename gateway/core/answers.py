@@ -1,11 +1,11 @@
 """What of an upstream's answer is for the client, and what its own signals say of keeping it. Pure."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from gateway.core.headers import first, to_client
+from gateway.core.headers import Crossed, cross
 from gateway.core.hints import RETENTION, removed, retention_of, signal_of
 from gateway.core.model import Earlier, Headers, StoredResponse
 from gateway.core.policy import HintedOutcome, Policy
@@ -13,16 +13,18 @@ from gateway.core.reconcile.found import Built, Found, Names, build, document_of
 from gateway.core.reconcile.policy import AnswerPlan
 
 
-def for_client(method: str, status: int, headers: Headers, policy: Policy, date: bytes) -> Headers:
-    """The fields of an answer as the client gets them: end-to-end ones, without what is between the upstream and us, and with a Date
-    (RFC 9110 section 6.6.1), `date` if the upstream sent none.
+def answer_fields(method: str, status: int, headers: Headers, removed: Set[bytes], date: bytes) -> Crossed:
+    """The fields of an answer as the client gets them and as its record keeps them: end-to-end ones, without those in `removed`, and with a
+    Date (RFC 9110 section 6.6.1), `date` if the upstream sent none.
+
+    An answer to HEAD and a 304 keep their `Content-Length`, which says what a GET would have got (section 8.6).
     """
-    bodiless = status == 304 or (method == "HEAD" and status != 204)
-    fields = to_client(headers, bodiless=bodiless)
-    if policy.hints or policy.trust_retention:
-        ours = removed(policy.hints) | ({RETENTION} if policy.trust_retention else frozenset())
-        fields = tuple([field for field in fields if field[0].lower() not in ours])
-    return fields if first(fields, b"date") is not None else (*fields, (b"Date", date))
+    return cross(headers, date, bodiless=status == 304 or (method == "HEAD" and status != 204), removed=removed)
+
+
+def removed_fields(policy: Policy) -> frozenset[bytes]:
+    """The lower-case names of an answer's fields that are between the upstream and the gateway."""
+    return removed(policy.hints) | ({RETENTION} if policy.trust_retention else frozenset())
 
 
 def kept_for(headers: Headers, policy: Policy) -> float | None:

@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse
+from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse, Tombstone
 from gateway.core.policy import HintedOutcome, OnExpired, OnUnknown, Policy
 
 _CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
@@ -122,9 +122,9 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The record expired, and the route refuses to run its operation again."""
+    """The record expired, and the route refuses to run its operation again. It is there still, or its tombstone is."""
 
-    found: Record
+    found: Record | Tombstone
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Which header fields cross the hop, which are stored, which are replayed, in both directions (RFC 9110 section 7.6.1).
 
-The names are in `gateway.core.field_names`, one table for each fate.
+`gateway.core.field_names` lists the names, one set for each fate. Here they become one table, name → fate, so that each direction reads the
+field lines once: `to_upstream` for a request, `cross` for an answer.
 """
 
 import enum
-from collections.abc import KeysView
+from collections.abc import KeysView, Set
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -56,6 +57,68 @@ class Fields:
         if value is None:
             return []
         return [line for field, line in self.lines if field.lower() == name] if self._repeats else [value]
+
+
+# What becomes of a field, as bits: plain integers, since both directions test them for each field line.
+_HOP = 1 << 0  # about one connection: crosses in neither direction
+_FRAMING = 1 << 1  # computed anew on each side
+_LENGTH = 1 << 2  # the framing field that an answer without a body keeps
+_OURS = 1 << 3  # only the gateway sends it to clients
+_ONCE = 1 << 4  # goes out with the first answer, is not stored
+_REQUEST_ID = 1 << 5  # an answer has one, the gateway's
+_WRITTEN_UP = 1 << 6  # the gateway writes it toward the upstream
+_CLIENT = 1 << 7  # says who the client is: believed from trusted proxies
+_NO_NAME = 1 << 8
+_CONNECTION = 1 << 9
+_VIA = 1 << 10
+_HOP_COUNT = 1 << 11
+_DATE = 1 << 12
+
+_FATES_BY_SET: tuple[tuple[int, Set[bytes]], ...] = (
+    (_HOP, HOP_BY_HOP),
+    (_FRAMING, FRAMING),
+    (_LENGTH, frozenset({b"content-length"})),
+    (_OURS, OURS),
+    (_ONCE, PER_EXCHANGE),
+    (_REQUEST_ID, frozenset({b"x-request-id"})),
+    (_WRITTEN_UP, REPLACED),
+    (_CLIENT, FORWARDED),
+    (_NO_NAME, frozenset({b""})),
+    (_CONNECTION, frozenset({b"connection"})),
+    (_VIA, frozenset({b"via"})),
+    (_HOP_COUNT, frozenset({b"max-forwards"})),
+    (_DATE, frozenset({b"date"})),
+)
+_NAMED = {
+    name: sum(fate for fate, members in _FATES_BY_SET if name in members)
+    for name in frozenset[bytes]().union(*(members for _, members in _FATES_BY_SET))
+}
+_FAMILIES: tuple[tuple[int, tuple[bytes, ...]], ...] = ((_ONCE, PER_EXCHANGE_FAMILIES), (_CLIENT, FORWARDED_FAMILIES))
+
+_seen: dict[bytes, int] = {}
+"""Fates by names as they were spelled on the wire: the same few spellings come again and again."""
+
+_SEEN_MAX = 2048
+_SEEN_LONGEST = 64
+
+
+def _learn(name: bytes) -> int:
+    """The fate of a name in a spelling that is not in `_seen`. What clients invent cannot fill the memory: `_seen` is bounded."""
+    lower = name.lower()
+    fate = _NAMED.get(lower, 0)
+    for family, prefixes in _FAMILIES:
+        if lower.startswith(prefixes):
+            fate |= family
+    if len(name) <= _SEEN_LONGEST:
+        if len(_seen) >= _SEEN_MAX:
+            _seen.clear()
+        _seen[name] = fate
+    return fate
+
+
+def _fate(name: bytes) -> int:
+    fate = _seen.get(name)
+    return _learn(name) if fate is None else fate
 
 
 @lru_cache(maxsize=1024)
@@ -114,37 +177,33 @@ def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, *
     as it stands, except that the lines to which `hop.forwarding` has this hop append become one, in order (without lines of `Forwarded`
     in which a quoted string is not closed). `hops` is what `hops_left` found, at least 1: `Max-Forwards` goes on with one less.
     """
-    handled = _HANDLED
-    if hops is not None:
-        handled |= {b"max-forwards"}
+    special = _NOT_TO_UPSTREAM if hops is None else _NOT_TO_UPSTREAM | _HOP_COUNT
     connection: list[bytes] = []
     via: list[bytes] = []
     said: dict[bytes, list[bytes]] = {}
     fields: list[tuple[bytes, bytes]] = [(b"Host", hop.host)]
     for field in headers:
-        name = field[0].lower()
-        if name not in handled and (name[0] != _X or not name.startswith(FORWARDED_FAMILIES)):
+        fate = _seen.get(field[0])
+        if fate is None:
+            fate = _learn(field[0])
+        if not fate & special:
             fields.append(field)
-        elif name == b"connection":
+        elif fate & _CONNECTION:
             connection += [] if field[1] in _OPTIONS else [field[1]]
-        elif name == b"via":
+        elif fate & _VIA:
             via += [field[1]] if field[1] else []
-        elif name == b"max-forwards" and hops is not None:
+        elif fate & _HOP_COUNT and hops is not None:
             fields.append((field[0], b"%d" % max(0, hops - 1)))
-        elif _of_the_client(name) and _stands(name, field[1], hop, keep, said):
+        elif fate & _CLIENT and _stands(field[0].lower(), field[1], hop, keep, said):
             fields.append(field)
     if connection and (gone := _names(connection) - keep - ALWAYS_KEPT):
-        gone = frozenset([name for name in gone if name not in handled and not _of_the_client(name)])
+        gone = frozenset([name for name in gone if not _fate(name) & special])
         fields = [field for field in fields if field[0].lower() not in gone]
     via.append(hop.version + b" " + hop.name)
     fields.append((b"Via", b", ".join(via)))
     _add_forwarded(fields, hop, said)
     fields.append((b"X-Request-Id", hop.request_id))
     return tuple(fields)
-
-
-def _of_the_client(name: bytes) -> bool:
-    return name in FORWARDED or name.startswith(FORWARDED_FAMILIES)
 
 
 def _stands(name: bytes, value: bytes, hop: Hop, keep: frozenset[bytes], said: dict[bytes, list[bytes]]) -> bool:
@@ -172,11 +231,45 @@ def _add_forwarded(fields: list[tuple[bytes, bytes]], hop: Hop, said: dict[bytes
 _OLDER = (Forwarding.X_FORWARDED, Forwarding.BOTH)
 _NEWER = (Forwarding.FORWARDED, Forwarding.BOTH)
 _APPENDED = {b"x-forwarded-for": _OLDER, b"forwarded": _NEWER}
-_HANDLED = HOP_BY_HOP | FRAMING | REPLACED | FORWARDED | {b""}
-_X = ord("x")
+_NOT_TO_UPSTREAM = _HOP | _FRAMING | _WRITTEN_UP | _CLIENT | _NO_NAME
 
-_NOT_TO_CLIENT = HOP_BY_HOP | FRAMING | OURS
-_NOT_TO_CLIENT_BODILESS = _NOT_TO_CLIENT - {b"content-length"}
+
+class Crossed(NamedTuple):
+    """An upstream's fields behind this hop: `to_client` for the first answer, `to_store` for the record."""
+
+    to_client: Headers
+    to_store: Headers
+
+
+_NOT_TO_CLIENT = _HOP | _FRAMING | _OURS | _REQUEST_ID
+
+
+def cross(headers: Headers, date: bytes, *, bodiless: bool = False, removed: Set[bytes] = _NOTHING) -> Crossed:
+    """An upstream's fields as the first answer carries them and as its record keeps them, in one pass.
+
+    As `to_client` and `to_store`; without the upstream's own `X-Request-Id` (the one answer has one, and it is the one in our log), without
+    the lower-case names in `removed`, and with a Date, `date` if the upstream sent none (RFC 9110 section 6.6.1).
+    """
+    sent: list[tuple[bytes, bytes]] = []
+    kept: list[tuple[bytes, bytes]] = []
+    fates = 0
+    for field in headers:
+        fate = _seen.get(field[0])
+        if fate is None:
+            fate = _learn(field[0])
+        fates |= fate
+        if not fate & _NOT_TO_CLIENT or (bodiless and fate & _LENGTH):
+            sent.append(field)
+            if not fate & _ONCE:
+                kept.append(field)
+    gone = nominated(headers) | removed if fates & _CONNECTION else removed
+    if gone:
+        sent = [field for field in sent if field[0].lower() not in gone]
+        kept = [field for field in kept if field[0].lower() not in gone]
+    if not fates & _DATE or b"date" in gone:
+        sent.append((b"Date", date))
+        kept.append((b"Date", date))
+    return Crossed(tuple(sent), tuple(kept))
 
 
 def to_client(headers: Headers, *, bodiless: bool = False) -> Headers:
@@ -185,11 +278,12 @@ def to_client(headers: Headers, *, bodiless: bool = False) -> Headers:
     What a response nominates goes, whatever it is (RFC 9110 section 7.6.1). `bodiless` is for answers to HEAD and for 304: their
     `Content-Length` frames nothing, but says what a GET would have got (section 8.6), so it is kept.
     """
-    named = nominated(headers)
-    dropped = _NOT_TO_CLIENT_BODILESS if bodiless else _NOT_TO_CLIENT
-    if named:
-        dropped |= named
-    return tuple([field for field in headers if field[0].lower() not in dropped])
+    gone = nominated(headers)
+    fields = [field for field in headers if not (fate := _fate(field[0])) & _NOT_BACK or (bodiless and fate & _LENGTH)]
+    return tuple([field for field in fields if field[0].lower() not in gone] if gone else fields)
+
+
+_NOT_BACK = _HOP | _FRAMING | _OURS
 
 
 def uncoded(headers: Headers) -> Headers:
@@ -199,11 +293,7 @@ def uncoded(headers: Headers) -> Headers:
 
 def to_store(headers: Headers) -> Headers:
     """Fields that `to_client` let through, as they are kept for replays: without what speaks of one exchange."""
-    return tuple([field for field in headers if not _per_exchange(field[0].lower())])
-
-
-def _per_exchange(name: bytes) -> bool:
-    return name in PER_EXCHANGE or name.startswith(PER_EXCHANGE_FAMILIES)
+    return tuple([field for field in headers if not _fate(field[0]) & _ONCE])
 
 
 def first(headers: Headers, name: bytes) -> bytes | None:

@@ -50,6 +50,18 @@ def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
             assert_never(policy.forward_key)
 
 
+def goes_as_it_came(policy: Policy) -> bool:
+    """Whether the upstream gets the key where and as the client sent it: then `carry` has nothing to do."""
+    return policy.forward_key is ForwardKey.AS_RECEIVED and _same(policy.key_goes_to, policy.key.place)
+
+
+def changes_body(policy: Policy) -> bool:
+    """Whether the upstream gets the key in a member or field of the body that the client did not fill in so."""
+    goes = policy.key_goes_to
+    same = policy.forward_key is ForwardKey.AS_RECEIVED and goes == policy.key.place
+    return isinstance(goes, BodyKey | FormKey) and policy.forward_key is not ForwardKey.NONE and not same
+
+
 def _same(one: KeyPlace, other: KeyPlace) -> bool:
     if isinstance(one, HeaderKey) and isinstance(other, HeaderKey):
         return set(map(_folded_name, one.names)) == set(map(_folded_name, other.names))

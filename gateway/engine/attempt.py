@@ -14,75 +14,45 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 """
 
 import asyncio
-import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeAlias, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from gateway.core import decision as core
-from gateway.core.answers import for_client, kept_for
-from gateway.core.decision import Complete, Doubt, Label, Release, Settlement, settlement_name
-from gateway.core.headers import first, to_store
-from gateway.core.model import Headers, Lease, Record, RecordKey, Status, StoredResponse
+from gateway.core.answers import answer_fields, kept_for
+from gateway.core.decision import Doubt, Settlement, settlement_name
+from gateway.core.headers import Crossed, to_store
+from gateway.core.model import Lease, Record, RecordKey, Status
 from gateway.core.packing import INLINE
-from gateway.core.policy import HintedOutcome, Mode, OnUnknown
+from gateway.core.policy import Mode, OnUnknown
 from gateway.core.problems import Problem
 from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.failures import failed, status_in_doubt, tell_unreachable, unreachable
-from gateway.engine.late import Late, Write
-from gateway.engine.request import GuardedRequest
-from gateway.engine.response_packing import LARGE, keep, recall
-from gateway.engine.restore import Restoring
+from gateway.engine.outcome import Outcome, Response, as_core, label_of
+from gateway.engine.relay import Relay
+from gateway.engine.request import GuardedRequest, to_send
+from gateway.engine.response_packing import recall
+from gateway.engine.settling import Settling
 from gateway.engine.signals import heard, wants_body
-from gateway.engine.tools import Tools, until_answered
+from gateway.engine.tools import Tools
 from gateway.ports import (
     DoubtReason,
     InDoubt,
     NotSent,
     NotSentReason,
-    Retention,
-    Settled,
     Spool,
     StoreUnavailable,
     Transition,
-    Upstream,
     UpstreamRequest,
     UpstreamResponse,
 )
 
 OBSERVED_PATIENCE = 0.2
 """Seconds that an observed request waits for its record at most: long enough for its repetition to be seen as one."""
-SILENCE = 0.05
-"""Seconds without a piece after which a stream counts as silent, not as ended."""
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 ATTEMPT = b"Idempotency-Attempt"
 """Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Response:
-    """A whole response as the client and the store see it. `body` is None once it outgrew what is kept.
-
-    `hinted` and `retention` are what the upstream says of it, where the route trusts its word; a retention of 0 keeps no body.
-    """
-
-    status: int
-    reason: bytes
-    headers: Headers
-    body: bytes | Spool | None
-    length: int
-    digest: bytes
-    hinted: HintedOutcome | None = None
-    retention: float | None = None
-
-    def stored(self, body: bytes | None) -> StoredResponse:
-        return StoredResponse(self.status, self.reason, to_store(self.headers), body, self.length, self.digest)
-
-
-_Failure: TypeAlias = NotSent | InDoubt
 
 
 class Attempt:
@@ -92,31 +62,37 @@ class Attempt:
     One that is stopped before `run` begins sends nothing and is released.
     """
 
-    def __init__(
-        self,
-        tools: Tools,
-        request: GuardedRequest,
-        lease: Lease,
-        upstream: Upstream,
-        *,
-        store_seconds: float = 0.0,
-        duplicate: bool = False,
-    ) -> None:
+    __slots__ = (
+        "_crossed",
+        "_duplicate",
+        "_guard",
+        "_lease",
+        "_relay",
+        "_request",
+        "_settling",
+        "_stopped",
+        "_store_seconds",
+        "_tools",
+        "_upstream_seconds",
+        "_upstream_status",
+        "executing",
+        "reply",
+    )
+
+    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, *, store_seconds: float = 0.0, duplicate: bool = False) -> None:
         self._tools = tools
         self._request = request
+        self._guard = request.guard
         self._lease = lease
-        self._upstream = upstream
+        self._settling = Settling(tools, request, lease)
         self._store_seconds = store_seconds
         self._duplicate = duplicate
-        self._label = _label(lease)
-        self._spool: Spool | None = None
-        self._relaying = False
-        self._held_back = b""
+        self._crossed = Crossed((), ())
+        self._relay: Relay | None = None
         self._upstream_seconds = 0.0
         self._upstream_status: int | None = None
-        self._expires_at_us: int | None = None
-        self._executing = False
         self._stopped = False
+        self.executing = False
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -126,20 +102,14 @@ class Attempt:
             outcome = NotSent(NotSentReason.SHUTTING_DOWN) if self._stopped else await self._execute()
             await self._settle(outcome)
         finally:
-            self._tools.keeper.drop(self._lease)
-            if self._spool is not None:
-                if not self._spool.ended:
-                    self._spool.cut()
-                self._spool.close()
+            self._tools.keeper.drop(self._settling.lease)
+            if self._relay is not None:
+                self._relay.close()
             self.give_up()
 
     @property
     def key(self) -> RecordKey:
         return self._lease.key
-
-    @property
-    def executing(self) -> bool:
-        return self._executing
 
     def stop(self) -> None:
         """The process is going away: if nothing has been begun yet, nothing will be."""
@@ -152,41 +122,44 @@ class Attempt:
 
     # ---- execute
 
-    async def _execute(self) -> _Response | _Failure:
+    async def _execute(self) -> Outcome:
         """Send once and read the whole answer. A stop of the process while the upstream works is a doubt like any other."""
-        started = self._tools.clock.boottime()
-        self._executing = True
+        tools, guard = self._tools, self._guard
+        started = tools.clock.boottime()
+        self.executing = True
         try:
-            await self._confirm_scope()
-            response = await self._upstream.send(self._to_send(), lambda: self._tools.keeper.trusted(self._lease))
+            if not (tools.meanings.held(guard.policy) or guard.observes):
+                await self._confirm_scope()
+            response = await guard.upstream.send(self._to_send(), self._trusted)
             try:
                 self._upstream_status = response.status
                 return await self._read(response)
             finally:
                 response.close()
         except NotSent as failure:
-            tell_unreachable(self._tools.observer, self._request.upstream, failure)
+            tell_unreachable(tools.observer, guard.upstream_name, failure)
             return failure
         except InDoubt as failure:
             return failure
         except asyncio.CancelledError:
             return InDoubt(DoubtReason.GATEWAY_STOPPED)
         except Exception as error:  # a defect of ours must end in doubt, never in a record that nobody settles
-            self._tools.observer.background_failed("attempt", error)
+            tools.observer.background_failed("attempt", error)
             return InDoubt(DoubtReason.GATEWAY_ERROR)
         finally:
-            self._executing = False
+            self.executing = False
             self._request.close()
-            self._upstream_seconds = self._tools.clock.boottime() - started
-            self._tools.observer.upstream_answered(self._request.route_id, self._upstream_status, self._upstream_seconds)
+            self._upstream_seconds = tools.clock.boottime() - started
+            tools.observer.upstream_answered(guard.route_id, self._upstream_status, self._upstream_seconds)
+
+    def _trusted(self) -> bool:
+        """The fence."""
+        return self._tools.keeper.trusted(self._lease)
 
     async def _confirm_scope(self) -> None:
         """The record is there; so nobody gives its scope another meaning from now on, unless somebody has before. Raises `NotSent`."""
-        policy, meanings = self._request.policy, self._tools.meanings
-        if meanings.held(policy) or policy.mode is Mode.OBSERVE:
-            return
         try:
-            confirmed = await meanings.confirm(policy)
+            confirmed = await self._tools.meanings.confirm(self._guard.policy)
         except StoreUnavailable:
             confirmed = False
         if not confirmed:
@@ -194,123 +167,77 @@ class Attempt:
 
     def _to_send(self) -> UpstreamRequest:
         """The request. An upstream that deduplicates by key is told which attempt this is, by us alone."""
-        request = self._request.to_send()
-        if self._request.policy.on_unknown is not OnUnknown.REEXECUTE:
+        request = to_send(self._request)
+        if self._guard.policy.on_unknown is not OnUnknown.REEXECUTE:
             return request
         headers = tuple([field for field in request.headers if field[0].lower() != ATTEMPT.lower()])
         if self._lease.reexecution:
             headers += ((ATTEMPT, b"%d" % self._lease.attempt),)
         return replace(request, headers=headers)
 
-    async def _read(self, response: UpstreamResponse) -> _Response:
+    async def _read(self, response: UpstreamResponse) -> Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
-        policy = self._request.policy
-        headers = for_client(self._request.method, response.status, response.headers, policy, self._tools.clock.http_date())
-        bodiless = self._request.method == "HEAD" or response.status in {204, 304}
+        guard, policy, method = self._guard, self._guard.policy, self._request.method
+        crossed = answer_fields(method, response.status, response.headers, guard.removed, self._tools.clock.http_date())
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
-        stream = policy.stream and not bodiless and response.content_length != 0
-        body = None if stream else await response.read(min(INLINE, policy.limits.response_body))
-        if body is not None:
-            return await self._response(response, headers, body, len(body), hashlib.sha256(body).digest())
-        return await self._spool_body(response, headers)
+        stream = policy.stream and response.content_length != 0 and method != "HEAD" and response.status not in {204, 304}
+        whole = None if stream else await response.read(min(INLINE, policy.limits.response_body))
+        body: bytes | Spool | None = whole
+        if whole is not None:
+            length, digest = len(whole), hashlib.sha256(whole).digest()
+        else:
+            self._crossed = crossed
+            self._relay = self._settling.relay = relay = Relay(self._tools.memory, self._tools.observer, self._relayed)
+            length, digest = await relay.read(response, policy.limits.response_body, stream=policy.stream)
+            body = relay.spool if length <= policy.limits.response_body else None
+        own = Response(response.status, response.reason, crossed.to_client, crossed.to_store, body, length, digest)
+        if policy.trust_retention:
+            own.retention = kept_for(response.headers, policy)
+        return await self._hear(response, own) if policy.hints else own
 
-    async def _response(
-        self, response: UpstreamResponse, headers: Headers, body: bytes | Spool | None, length: int, digest: bytes
-    ) -> _Response:
+    async def _hear(self, response: UpstreamResponse, own: Response) -> Response:
         """With what the upstream says of it itself."""
-        policy = self._request.policy
-        retention = kept_for(response.headers, policy)
-        own = _Response(response.status, response.reason, headers, body, length, digest, None, retention)
-        if not policy.hints:
-            return own
         whole: bytes | None = None
-        if body is not None and wants_body(self._request, response.status, length):
-            whole = body if isinstance(body, bytes) else await self._whole(body, length)
+        if own.body is not None and wants_body(self._request, response.status, own.length):
+            whole = own.body if isinstance(own.body, bytes) else await self._whole(own.length)
         said = await heard(self._tools, self._request, self._lease.earlier, response, whole)
-        own = replace(own, hinted=said.outcome)
+        own.hinted = said.outcome
         if said.answer is None:
             return own
-        there, date = said.answer, (b"Date", self._tools.clock.http_date())
-        return replace(
-            own,
-            status=there.status,
-            reason=there.reason,
-            headers=(*there.headers, date),
-            body=there.body,
-            length=there.body_length,
-            digest=there.body_digest,
-        )
+        there = said.answer
+        headers = (*there.headers, (b"Date", self._tools.clock.http_date()))
+        sent = tuple([field for field in headers if field[0].lower() != b"x-request-id"])
+        body, length, digest = there.body, there.body_length, there.body_digest
+        return Response(there.status, there.reason, sent, to_store(headers), body, length, digest, said.outcome, own.retention)
 
-    async def _spool_body(self, response: UpstreamResponse, headers: Headers) -> _Response:
-        """Read at the upstream's pace, whatever the client's. A relayed answer leaves as it comes, all but its last piece, which waits
-        for the commit.
-        """
-        cap = self._request.policy.limits.response_body
-        spool = self._spool = self._tools.memory.spool()
-        if self._request.policy.stream or (response.content_length or 0) > cap:
-            self._relay(response, headers, spool)
-        length, digest = 0, hashlib.sha256()
-        chunks = response.chunks()
-        while (chunk := await self._next(chunks, response, spool)) is not None:
-            if not chunk:
-                continue  # the piece that is held back until the commit must be a real one
-            length += len(chunk)
-            digest.update(chunk)
-            if length > cap:
-                self._relay(response, headers, spool)
-                spool.let_go()
-            await spool.write(self._held_back)
-            self._held_back = chunk
-        if not self._relaying:
-            spool.end(self._held_back)
-        body = spool if length <= cap else None
-        return await self._response(response, headers, body, length, digest.digest())
+    async def _whole(self, length: int) -> bytes | None:
+        assert self._relay is not None, "what was not read in one piece was spooled"
+        return await self._relay.whole(length)
 
-    async def _next(self, chunks: AsyncIterator[bytes], response: UpstreamResponse, spool: Spool) -> bytes | None:
-        """The next piece; None at the end. While a stream of unknown length is silent, the piece that is held back is let go: an event
-        must not wait for the next one. What waits for the commit then is the end of the body alone.
-        """
-        coming = anext(chunks, None)
-        if not (self._relaying and self._held_back) or response.content_length is not None:
-            return await coming
-        task = asyncio.ensure_future(coming)
-        try:
-            await asyncio.wait({task}, timeout=SILENCE)
-            if not task.done():
-                await spool.write(self._held_back)
-                self._held_back = b""
-            return await task
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-
-    def _relay(self, response: UpstreamResponse, headers: Headers, spool: Spool) -> None:
-        if not self._relaying:
-            self._relaying = True
-            self._answer(Relayed(response.status, response.reason, headers, response.content_length, spool), None)
+    def _relayed(self, response: UpstreamResponse, spool: Spool) -> None:
+        self._answer(Relayed(response.status, response.reason, self._crossed.to_client, response.content_length, spool), None)
 
     # ---- settle
 
-    async def _settle(self, outcome: _Response | _Failure) -> None:
-        settlement = core.settle(_as_core(outcome), self._request.policy, self._lease.earlier)
+    async def _settle(self, outcome: Outcome) -> None:
+        policy, settling = self._guard.policy, self._settling
+        settlement = core.settle(as_core(outcome), policy, self._lease.earlier)
         answer = self._first_answer(outcome, settlement)
-        policy = self._request.policy
         longest = policy.settle_timeout if policy.mode is Mode.ENFORCE else min(policy.settle_timeout, OBSERVED_PATIENCE)
         patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
         try:
-            transition = await self._record(settlement, outcome)
+            transition = await settling.record(settlement, outcome)
             if transition is Transition.MISSING:
-                transition = await self._restore(settlement, outcome)
+                transition = await settling.restore(settlement, outcome)
             if transition is Transition.STALE:
-                if isinstance(outcome, _Response) and not self._relaying:
+                if isinstance(outcome, Response) and not self._relaying:
                     # Somebody else has settled it: what the record holds is the answer now, not ours.
                     patience.cancel()
                     patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
-                transition = await self._insist(settlement, outcome)
+                transition = await settling.insist(settlement, outcome)
         finally:
             patience.cancel()
-        self._tools.observer.settled(self._request.route_id, settlement_name(settlement), settlement.reason)
+        self._tools.observer.settled(self._guard.route_id, settlement_name(settlement), settlement.reason)
         if self._relaying:
             self._tell_relayed(settlement)
         if transition in (Transition.DONE, Transition.ALREADY):  # a set would be made anew every time, and its enums hashed
@@ -327,103 +254,25 @@ class Attempt:
         reply = self.reply.result()
         reply.settlement, reply.reason, reply.upstream_seconds = settlement_name(settlement), settlement.reason, self._upstream_seconds
 
-    async def _record(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
-        """Settle in the authority."""
-        policy, lease, store = self._request.policy, self._lease, self._tools.store
-        match settlement:
-            case Complete():
-                assert isinstance(outcome, _Response), "only a response completes"
-                return await self._complete(outcome, partial(store.complete, lease))
-            case Release(reason):
-                return await self._until_settled(lambda: store.release(lease, reason, Retention.of(policy)))
-            case Doubt(reason):
-                return await self._until_settled(lambda: store.doubt(lease, reason))
-            case _:
-                assert_never(settlement)
-
-    async def _restore(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
-        """There is no record, though this attempt had one: put it back. Another's that is there by now stays, and this one is stale."""
-        restoring = Restoring(self._tools, self._request, self._lease)
-        match settlement:
-            case Complete():
-                assert isinstance(outcome, _Response), "only a response completes"
-                return await self._complete(outcome, restoring.completed)
-            case Release():
-                return Transition.DONE
-            case Doubt(reason):
-                return await self._until_settled(lambda: restoring.doubted(reason))
-            case _:
-                assert_never(settlement)
-
-    async def _insist(self, settlement: Settlement, outcome: _Response | _Failure) -> Transition:
-        """The record is not this attempt's, any more or again: bring its word to it all the same, where that counts."""
-        policy = self._request.policy
-        if not isinstance(settlement, Release) and policy.mode is Mode.ENFORCE:
-            lease = await Restoring(self._tools, self._request, self._lease).claimed_again()
-            if lease is not None:
-                self._tools.keeper.drop(self._lease)
-                self._lease = lease
-                return await self._record(settlement, outcome)
-        if isinstance(outcome, _Response) and core.proves_execution(_as_core(outcome), policy) and await self._late(outcome).insist():
-            return Transition.DONE
-        return Transition.STALE
-
-    async def _complete(self, outcome: _Response, write: Write) -> Transition:
-        """Bring the answer into the form that is kept, and write it."""
-        tools, body = self._tools, outcome.body
-        retention = Retention.of(self._request.policy, outcome.retention or None)
-        if outcome.retention == 0.0:  # the upstream wants its answer kept nowhere; that the operation ran is kept all the same
-            bare = replace(outcome.stored(None), headers=())
-            return await self._until_settled(lambda: write(bare, retention))
-        if body is None or isinstance(body, bytes):
-            stored = await keep(tools, outcome.stored(body))
-            return await self._until_settled(lambda: write(stored, retention))
-        async with tools.large if outcome.length > LARGE else contextlib.nullcontext():
-            tools.memory.take(outcome.length)
-            try:
-                large = await keep(tools, outcome.stored(await self._whole(body, outcome.length)))
-                return await self._until_settled(lambda: write(large, retention))
-            finally:
-                tools.memory.give(outcome.length)
-
-    async def _whole(self, body: Spool, length: int) -> bytes | None:
-        """A spooled body in one piece. None if some of it is lost: then the record completes without it."""
-        try:
-            whole = await body.load()
-        except OSError as error:
-            self._tools.observer.background_failed("attempt", error)
-            return None
-        whole = whole if body.ended else whole + self._held_back
-        return whole if len(whole) == length else None
-
-    async def _until_settled(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
-        """Repeating is harmless: the owner token tells our own write."""
-        settled = await until_answered(self._tools, write)
-        self._expires_at_us = settled.expires_at_us
-        return settled.transition
-
-    def _late(self, outcome: _Response) -> Late:
-        return Late(self._tools, self._request, self._lease, outcome.status, outcome.digest, partial(self._complete, outcome))
-
-    async def _answer_stale(self, outcome: _Response | _Failure) -> None:
+    async def _answer_stale(self, outcome: Outcome) -> None:
         """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
 
         Stored in this very record, that is: under its key another operation may have begun a new life since.
         """
-        if self._relaying and self._spool is not None and not self._spool.ended:
-            self._spool.cut()
+        lease = self._settling.lease
+        if self._relaying and self._relay is not None:
+            self._relay.cut()
         try:
-            found = await self._tools.store.find(self._lease.key)
+            found = await self._tools.store.find(lease.key)
         except StoreUnavailable:
             found = None
-        if found is not None and found.record_id != self._lease.record_id:
+        if found is not None and found.record_id != lease.record_id:
             found = None
         if not self.reply.done():
             await self._answer_found(found, outcome)
-        if found is not None and isinstance(outcome, _Response) and core.proves_execution(_as_core(outcome), self._request.policy):
-            await self._late(outcome).tell_conflict(found)
+        await self._settling.tell_conflict(outcome, found)
 
-    async def _answer_found(self, found: Record | None, outcome: _Response | _Failure) -> None:
+    async def _answer_found(self, found: Record | None, outcome: Outcome) -> None:
         kept = None if found is None else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
             body = await recall(self._tools, kept)
@@ -433,13 +282,17 @@ class Attempt:
 
     # ---- answer
 
-    def _first_answer(self, outcome: _Response | _Failure, settlement: Settlement) -> Answer:
+    @property
+    def _relaying(self) -> bool:
+        return self._relay is not None and self._relay.relaying
+
+    def _first_answer(self, outcome: Outcome, settlement: Settlement) -> Answer:
         """Of a repetition that leaves the doubt, the client is told that nobody knows: a refusal would be taken for the operation's."""
         match outcome:
-            case _Response() if self._lease.reexecution and isinstance(settlement, Doubt):
+            case Response() if self._lease.reexecution and isinstance(settlement, Doubt):
                 return self._unknown_answer(outcome)
-            case _Response(status, reason, headers, body):
-                return Passed(status, reason, headers, body or b"")
+            case Response():
+                return Passed(outcome.status, outcome.reason, outcome.headers, outcome.body or b"")
             case NotSent():
                 return unreachable(outcome)
             case InDoubt():
@@ -447,64 +300,48 @@ class Attempt:
             case _:
                 assert_never(outcome)
 
-    def _unknown_answer(self, outcome: _Response | _Failure | None) -> Refused:
-        policy, cause = self._request.policy, outcome.reason.value if isinstance(outcome, InDoubt) else None
+    def _unknown_answer(self, outcome: Outcome | None) -> Refused:
+        policy, cause = self._guard.policy, outcome.reason.value if isinstance(outcome, InDoubt) else None
         if policy.mode is Mode.OBSERVE:
             return failed(cause)
         status = status_in_doubt(cause)
-        members = {"upstream_status": outcome.status} if isinstance(outcome, _Response) else {}
+        members = {"upstream_status": outcome.status} if isinstance(outcome, Response) else {}
         if not policy.reconcilable:
             return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause, members=members)
-        first_look = core.retry_after(self._lease.duration + policy.max_execution)
+        first_look = core.retry_after(self._settling.lease.duration + policy.max_execution)
         return Refused(Problem.OUTCOME_UNKNOWN, status, retry_after=first_look, detail=LOOK_AGAIN, cause=cause, members=members)
 
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""
-        spool = self._spool
-        if not self._relaying or spool is None:
+        relay = self._relay
+        if relay is None or not relay.relaying:
             self._answer(answer, settlement, COMMIT_UNCONFIRMED if settlement is None else None)
-        elif spool.ended:
+        elif relay.ended:
             return
         elif isinstance(answer, Passed):
-            spool.end(self._held_back)
+            relay.end()
         else:
-            spool.cut()
+            relay.cut()
 
     def _answer(self, answer: Answer, settlement: Settlement | None, unsettled: str | None = None) -> None:
         if self.reply.done():
             return
-        spool = self._spool
-        if spool is not None and isinstance(answer, Passed | Relayed) and answer.body is spool:
-            spool.hold()  # the reader's; ours ends with the attempt
+        relay = self._relay
+        if relay is not None and isinstance(answer, Passed | Relayed) and answer.body is relay.spool:
+            relay.spool.hold()  # the reader's; ours ends with the attempt
         name, reason = (settlement_name(settlement), settlement.reason) if settlement is not None else (None, unsettled)
-        reply = Reply(
-            self._label,
-            answer,
-            name,
-            reason,
-            self._lease.attempt,
-            self._store_seconds,
-            self._upstream_seconds,
-            self._upstream_status,
-            self._expires_at_us,
-            self._duplicate,
+        lease = self._settling.lease
+        self.reply.set_result(
+            Reply(
+                label_of(self._lease),
+                answer,
+                name,
+                reason,
+                lease.attempt,
+                self._store_seconds,
+                self._upstream_seconds,
+                self._upstream_status,
+                self._settling.expires_at_us,
+                self._duplicate,
+            )
         )
-        self.reply.set_result(reply)
-
-
-def _label(lease: Lease) -> Label:
-    if lease.reexecution:
-        return Label.REEXECUTE
-    return Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
-
-
-def _as_core(outcome: _Response | _Failure) -> core.Outcome:
-    match outcome:
-        case _Response(status):
-            return core.Responded(status, outcome.hinted, bool(first(outcome.headers, b"location")))
-        case NotSent():
-            return core.NotSent(outcome.reason.value)
-        case InDoubt():
-            return core.InDoubt(outcome.reason.value)
-        case _:
-            assert_never(outcome)

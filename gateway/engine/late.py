@@ -45,7 +45,7 @@ class Late:
     async def insist(self) -> bool:
         """Whether the record holds this answer now. Waits for the authority as long as it takes."""
         reconciliation = self.tools.reconciliation
-        if reconciliation is None or self.request.policy.mode is Mode.OBSERVE:
+        if reconciliation is None or self.request.guard.policy.mode is Mode.OBSERVE:
             return False
         for _ in range(ROUNDS):
             found = await until_answered(self.tools, lambda: self.tools.store.find(self.lease.key))
@@ -70,17 +70,17 @@ class Late:
 
     async def tell_conflict(self, found: Record) -> None:
         """If another attempt may have executed, too, as the record `found` says."""
-        if not ran_twice(found, self.lease.attempt) or self.request.policy.on_unknown is OnUnknown.REEXECUTE:
+        if not ran_twice(found, self.lease.attempt) or self.request.guard.policy.on_unknown is OnUnknown.REEXECUTE:
             return
         await self._tell(found)
 
     async def _tell_of_another_life(self, found: Record) -> None:
         """The record of this attempt is gone, lost or freed, and its key has another, whose attempt was not released: both may have run."""
-        if found.status is not Status.FAILED_RETRYABLE and self.request.policy.on_unknown is not OnUnknown.REEXECUTE:
+        if found.status is not Status.FAILED_RETRYABLE and self.request.guard.policy.on_unknown is not OnUnknown.REEXECUTE:
             await self._tell(found)
 
     async def _tell(self, found: Record) -> None:
-        self.tools.observer.conflicting_execution(self.request.route_id, self.request.request_id)
+        self.tools.observer.conflicting_execution(self.request.guard.route_id, self.request.request_id)
         if self.tools.reconciliation is None:
             return
         with contextlib.suppress(StoreUnavailable):

@@ -1,15 +1,15 @@
-"""A guarded request as the engine takes it: read whole, its key and scope found, its headers ready for the next hop."""
+"""A guarded request as the engine takes it: read whole, its key and scope found."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.core.fingerprint import BodyDigest, Content
 from gateway.core.headers import first
 from gateway.core.key_location import Parts, put
 from gateway.core.model import Fingerprint, Headers, RecordKey
-from gateway.core.policy import FormKey, HeaderKey, Policy
+from gateway.core.policy import FormKey, HeaderKey
 from gateway.core.splice import JsonText
+from gateway.plan import GuardPlan
 from gateway.ports import Body, UpstreamRequest
 
 
@@ -32,69 +32,90 @@ class Client(Protocol):
         ...
 
 
-@dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
-class GuardedRequest:
-    """One keyed request on a guarded route. `target` is the origin-form as received, `host` whom it is for (`gateway.core.host`).
+class GuardedRequest(Protocol):
+    """One keyed request on a guarded route.
 
-    `forward` makes what the upstream shall see, which only a request that executes needs; a body of None stays as it came. A `body` that
-    was spilled comes with its digest, and with that of its `parts` if it is multipart. `held` is closed with the request. `key_digest` is
-    the key as logs show it, `meaning` the request's fingerprint once that is known. `text` is what is known of the body as JSON.
-    `captured`, `correlation` and `sealed` are as in `Intent`; `client` is for those who wait.
+    `key_digest` is the key as logs show it. A `payload` that was spilled comes with the digest of its `parts` if it is multipart; `text` is
+    what is known of the body as JSON. The engine sets the others: `content` is what the fingerprint is made of, `meaning` the fingerprint,
+    `sealed` as in `Intent`; so are `captured` and `correlation`, which come with the request.
     """
 
     request_id: str
-    route_id: str
-    upstream: str
-    policy: Policy
-    key: RecordKey
     method: str
-    target: bytes
-    headers: Headers
-    forward: Callable[[], Parts]
-    body: bytes | Body
-    held: Held | None = None
-    key_digest: str = ""
-    parts: bytes | None = None
-    meaning: Fingerprint | None = None
-    captured: Mapping[str, str] | None = None
-    correlation: str | None = None
-    sealed: bytes | None = None
-    host: bytes = b""
-    client: Client | None = None
-    text: JsonText | None = None
-    _content: Content | None = None
+    key_digest: str | None
+    payload: bytes | Body
+    parts: bytes | None
+    text: JsonText | None
+    content: Content | None
+    meaning: Fingerprint | None
+    captured: Mapping[str, str] | None
+    correlation: str | None
+    sealed: bytes | None
 
     @property
-    def content(self) -> Content:
-        """What its fingerprint is made of; made once."""
-        if self._content is None:
-            self._content = self._make_content()
-        return self._content
+    def guard(self) -> GuardPlan:
+        """The plan of its route."""
+        ...
 
-    def _make_content(self) -> Content:
-        body = self.body
-        meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, self.parts)
-        target, place = self.target, self.policy.key.place
-        if not isinstance(place, HeaderKey):  # the key, however it is spelled, is no part of what its request means
-            headers = self.headers if isinstance(place, FormKey) else ()
-            bare = put(place, "", Parts(headers, target, meaning if isinstance(meaning, bytes) else None, self.text))
-            if bare is not None:
-                target, meaning = bare.target, meaning if bare.body is None else bare.body
-        return Content(self.policy.scope, self.method, target, self.headers, meaning, self.host)
+    @property
+    def key(self) -> RecordKey:
+        """Where its record is."""
+        ...
 
-    def to_send(self) -> UpstreamRequest:
-        """The request as the upstream shall get it. It is framed if the client framed it, even without a body."""
-        body = self.body
-        framed = first(self.headers, b"content-length") is not None or first(self.headers, b"transfer-encoding") is not None
-        method, parts = self.method.encode(), self.forward()
-        if parts.body is not None:
-            body = parts.body
-        if isinstance(body, bytes):
-            return UpstreamRequest(method, parts.target, parts.headers, body, frame_empty=framed)
-        return UpstreamRequest(method, parts.target, parts.headers, body.pieces(), body.length)
+    @property
+    def origin_form(self) -> bytes:
+        """The request target as received, in origin-form."""
+        ...
+
+    @property
+    def lines(self) -> Headers:
+        """The field lines as received, without what would mislead the upstream."""
+        ...
+
+    @property
+    def host(self) -> bytes:
+        """Whom it is for (`gateway.core.host`)."""
+        ...
+
+    @property
+    def client(self) -> Client | None:
+        """For those who wait."""
+        ...
+
+    def forward(self) -> Parts:
+        """What the upstream shall see, which only a request that executes needs; a body of None stays as it came."""
+        ...
 
     def close(self) -> None:
         """Nobody needs the body any more. Idempotent."""
-        held, self.held, self.body, self._content, self.text = self.held, None, b"", None, None
-        if held is not None:
-            held.close()
+        ...
+
+
+def content_of(request: GuardedRequest) -> Content:
+    """What its fingerprint is made of; made once."""
+    if request.content is None:
+        request.content = _make_content(request)
+    return request.content
+
+
+def _make_content(request: GuardedRequest) -> Content:
+    body, policy = request.payload, request.guard.policy
+    meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, request.parts)
+    target, place = request.origin_form, policy.key.place
+    if not isinstance(place, HeaderKey):  # the key, however it is spelled, is no part of what its request means
+        headers = request.lines if isinstance(place, FormKey) else ()
+        bare = put(place, "", Parts(headers, target, meaning if isinstance(meaning, bytes) else None, request.text))
+        if bare is not None:
+            target, meaning = bare.target, meaning if bare.body is None else bare.body
+    return Content(policy.scope, request.method, target, request.lines, meaning, request.host)
+
+
+def to_send(request: GuardedRequest) -> UpstreamRequest:
+    """The request as the upstream shall get it. It is framed if the client framed it, even without a body."""
+    method, parts, body = request.method.encode(), request.forward(), request.payload
+    if parts.body is not None:
+        body = parts.body
+    if not isinstance(body, bytes):
+        return UpstreamRequest(method, parts.target, parts.headers, body.pieces(), body.length)
+    framed = not body and any(first(request.lines, name) is not None for name in (b"content-length", b"transfer-encoding"))
+    return UpstreamRequest(method, parts.target, parts.headers, body, frame_empty=framed)

@@ -46,7 +46,7 @@ class Restoring:
             else:
                 return None
             if lease is not None:
-                self.tools.observer.record_lost(self.request.route_id, self.request.request_id)
+                self.tools.observer.record_lost(self.request.guard.route_id, self.request.request_id)
                 return lease
         return None
 
@@ -67,7 +67,7 @@ class Restoring:
     async def _put_back(self, end: Answered | Doubted) -> Settled:
         settled = await self.tools.store.restore(self.lease, self._intent(self.lease.owner), end)
         if settled.transition is Transition.DONE:
-            self.tools.observer.record_lost(self.request.route_id, self.request.request_id)
+            self.tools.observer.record_lost(self.request.guard.route_id, self.request.request_id)
         if settled.transition is Transition.MISSING:  # an operator has deleted it: what it came to is its own client's alone
             return Settled(Transition.DONE)
         return settled

@@ -2,7 +2,6 @@
 
 from gateway.core.model import Headers
 from gateway.core.packing import INLINE
-from gateway.core.reconcile.policy import Resend
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.ports.reconciliation import Sealer
@@ -10,14 +9,14 @@ from gateway.runtime.sealing import pack_request
 
 
 async def seal(tools: Tools, request: GuardedRequest) -> None:
-    """Put the sealed request into `request.sealed`, where its route resends. A body on disk is brought into memory for it.
+    """Put the sealed request into `request.sealed`: its route resends. A body on disk is brought into memory for it.
 
     A disk that has lost the body costs the look, not the request: the record is a person's turn then, should its outcome be in doubt.
     """
     sealer = tools.sealer
-    if sealer is None or not isinstance(request.policy.reconcile.probe, Resend):
+    if sealer is None:
         return
-    parts, body = request.forward(), request.body
+    parts, body = request.forward(), request.payload
     try:
         whole = parts.body if parts.body is not None else body if isinstance(body, bytes) else await body.load()
     except OSError as error:

@@ -14,7 +14,7 @@ from gateway.ports import UpstreamResponse
 
 def wants_body(request: GuardedRequest, status: int, length: int) -> bool:
     """Whether the body of an answer tells, and is short enough to be asked."""
-    return length <= LONGEST_READ and reads_body(status, request.policy.hints)
+    return length <= LONGEST_READ and reads_body(status, request.guard.policy.hints)
 
 
 async def heard(tools: Tools, request: GuardedRequest, earlier: Earlier, response: UpstreamResponse, body: bytes | None) -> Heard:
@@ -27,11 +27,11 @@ async def heard(tools: Tools, request: GuardedRequest, earlier: Earlier, respons
 
 
 def _hear(request: GuardedRequest, earlier: Earlier, found: Found, readable: bool) -> Heard:  # noqa: FBT001 - `offload` passes positions
-    return hear(found, request.policy, earlier, lambda: _names(request), readable=readable)
+    return hear(found, request.guard.policy, earlier, lambda: _names(request), readable=readable)
 
 
 def _names(request: GuardedRequest) -> Names:
     """What placeholders stand for."""
     captured = dict(request.captured or {})
-    seen = request.key.key if request.policy.forward_key is ForwardKey.AS_RECEIVED else ""
+    seen = request.key.key if request.guard.policy.forward_key is ForwardKey.AS_RECEIVED else ""
     return Names(captured.pop(OWN_KEY, seen), captured, request.request_id)

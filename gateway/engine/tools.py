@@ -1,6 +1,7 @@
 """What the engine works with; the same for all requests of a process."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -42,10 +43,17 @@ class Tools:
 
 async def until_answered(tools: Tools, ask: Callable[[], Awaitable[T]]) -> T:
     """What the authority answers, asked again and again until it does."""
+    try:
+        return await ask()
+    except StoreUnavailable:
+        return await asked_again(tools, ask)
+
+
+async def asked_again(tools: Tools, ask: Callable[[], Awaitable[T]]) -> T:
+    """The same, when it has just not answered."""
     backoff = SETTLE_BACKOFF
     while True:
-        try:
+        await tools.clock.sleep(backoff * (0.5 + tools.randomness.jitter()))
+        backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)
+        with contextlib.suppress(StoreUnavailable):
             return await ask()
-        except StoreUnavailable:
-            await tools.clock.sleep(backoff * (0.5 + tools.randomness.jitter()))
-            backoff = min(SETTLE_BACKOFF_MAX, backoff * 2)

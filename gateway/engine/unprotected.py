@@ -1,17 +1,17 @@
 """`on_store_outage: forward`: the operator chose availability over the promise while Postgres is away, for this route, knowingly."""
 
-from gateway.core.answers import for_client
+from gateway.core.answers import answer_fields
 from gateway.core.decision import Label
 from gateway.core.packing import INLINE
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.failures import failed, tell_unreachable, unreachable
-from gateway.engine.request import GuardedRequest
+from gateway.engine.request import GuardedRequest, to_send
 from gateway.engine.streams import UpstreamStream
 from gateway.engine.tools import Tools
-from gateway.ports import InDoubt, NotSent, Upstream, UpstreamResponse
+from gateway.ports import InDoubt, NotSent, UpstreamResponse
 
 
-async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: Upstream, label: Label = Label.UNPROTECTED) -> Reply:
+async def forward_unprotected(tools: Tools, request: GuardedRequest, label: Label = Label.UNPROTECTED) -> Reply:
     """Pass one request on without a record, under this label.
 
     On a route that enforces, only called when it is certain that nothing of its reserve reached Postgres.
@@ -21,11 +21,11 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
     reason: str | None = None
     answer: Passed | Relayed | Refused
     try:
-        response = await upstream.send(request.to_send(), lambda: True)
+        response = await request.guard.upstream.send(to_send(request), lambda: True)
         status = response.status
         answer = await _answer(tools, request, response)
     except NotSent as failure:
-        tell_unreachable(tools.observer, request.upstream, failure)
+        tell_unreachable(tools.observer, request.guard.upstream_name, failure)
         answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
         reason = failure.reason.value
@@ -34,13 +34,13 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, upstream: U
         tools.observer.background_failed("attempt", error)
         answer = failed(None)
     seconds = tools.clock.boottime() - started
-    tools.observer.upstream_answered(request.route_id, status, seconds)
+    tools.observer.upstream_answered(request.guard.route_id, status, seconds)
     return Reply(label, answer, reason=reason, upstream_seconds=seconds, upstream_status=status)
 
 
 async def _answer(tools: Tools, request: GuardedRequest, response: UpstreamResponse) -> Passed | Relayed:
     """Whole, if it is small; else as it comes."""
-    headers = for_client(request.method, response.status, response.headers, request.policy, tools.clock.http_date())
+    headers = answer_fields(request.method, response.status, response.headers, request.guard.removed, tools.clock.http_date()).to_client
     try:
         body = None if response.content_length is None else await response.read(INLINE)
     except BaseException:

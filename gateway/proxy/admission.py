@@ -1,46 +1,23 @@
 """What can be judged from a request before any store is touched: its key, its caller's fields, its size. Pure."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, wire_name
-from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, find_key_in, find_key_in_body, find_key_in_form
+from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing
 from gateway.core.overrides import fold
-from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPolicy, Policy, QueryKey, principal_headers
+from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPolicy, Policy, QueryKey
 from gateway.core.problems import Problem
-from gateway.core.scope import PrincipalMissing, Scope, find_scope
+from gateway.core.scope import PrincipalMissing, Scope, ScopeFound
 from gateway.core.splice import JsonText
 from gateway.engine.answers import Refused, Reply
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """The key is in the body, which has not been read yet."""
+from gateway.plan import GuardPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Unkeyed:
     """No key, and the route does not ask for one: passes straight through."""
-
-
-Admission: TypeAlias = Key | Later | Unkeyed | Reply
-
-
-def admit(fields: Fields, target: bytes, policy: Policy) -> Admission:
-    """Judge a request's head. A `Reply` is a refusal: it is never stored and consumes no key."""
-    place = policy.key.place
-    found: KeyFound | Later
-    match place:
-        case HeaderKey():
-            found = find_key(fields, policy.key)
-        case QueryKey():
-            found = find_key_in(target, policy.key)
-        case BodyKey() | FormKey():
-            found = Later()
-        case _:
-            assert_never(place)
-    return found if isinstance(found, Later) else judge(found, fields, policy)
 
 
 def misspelt(doubles: frozenset[bytes], policy: Policy) -> Reply | None:
@@ -52,9 +29,8 @@ def misspelt(doubles: frozenset[bytes], policy: Policy) -> Reply | None:
     return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
 
 
-def known_by_fields(fields: Fields, policy: Policy, secret: bytes) -> Scope | Reply:
-    """The scope of a caller whom header fields tell."""
-    found = find_scope(fields, policy.scope, principal_headers(policy.principal), secret)
+def judge_scope(found: ScopeFound) -> Scope | Reply:
+    """What it means for the request what header fields tell of its caller."""
     if isinstance(found, PrincipalMissing):
         detail = f"This operation needs the {found.header} field, once, to identify the caller."
         return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=detail))
@@ -67,12 +43,12 @@ def announced_too_large(fields: Fields, policy: Policy) -> bool:
     return announced is not None and announced.isdigit() and int(announced[:20]) > policy.limits.request_body
 
 
-def admit_body(body: bytes | None, fields: Fields, policy: Policy, text: JsonText | None = None) -> Key | Unkeyed | Reply:
+def judge_in_body(guard: GuardPlan, body: bytes | None, fields: Fields, text: JsonText | None) -> Key | Unkeyed | Reply:
     """Judge a key in the body, once that is read. None: it is too large to be looked into. `text` is what is known of it as JSON."""
+    assert guard.find_key_in_body is not None, "the key is in the body"
     if body is None:
-        return judge(KeyInvalid("The body is too large to be searched for a key."), fields, policy)
-    in_form = isinstance(policy.key.place, FormKey)
-    return judge(find_key_in_form(body, fields, policy.key) if in_form else find_key_in_body(body, policy.key, text), fields, policy)
+        return judge(KeyInvalid("The body is too large to be searched for a key."), fields, guard.policy)
+    return judge(guard.find_key_in_body(body, fields, text), fields, guard.policy)
 
 
 def judge(found: KeyFound, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:
@@ -99,6 +75,11 @@ def too_large(policy: Policy) -> Reply:
     """The refusal of a body over the route's limit."""
     detail = f"The request body may have at most {policy.limits.request_body} bytes here."
     return Reply(Label.BODY_TOO_LARGE, Refused(Problem.BODY_TOO_LARGE, detail=detail))
+
+
+def overloaded() -> Reply:
+    """The refusal of a request that there is no memory for."""
+    return Reply(Label.OVERLOADED, Refused(Problem.OVERLOADED, retry_after=1))
 
 
 def _where(key: KeyPolicy) -> str:

@@ -1,95 +1,213 @@
-"""One request on its way through the proxy: what came in, and what has become known of it so far."""
+"""One request on its way through the proxy, from the head that has come to the log line."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
-from gateway.core.headers import Fields, Hop
+from gateway.core.fingerprint import Content
+from gateway.core.headers import Fields, Hop, hops_left, to_upstream, uncoded
 from gateway.core.host import asked_for, effective_host, normal_host
+from gateway.core.key import Key
+from gateway.core.key_location import Parts
+from gateway.core.model import Fingerprint, Headers, RecordKey
 from gateway.core.policy import Policy
 from gateway.core.routes import split_target
+from gateway.core.scope import Scope
 from gateway.core.splice import JsonText
-from gateway.engine.request import Held
+from gateway.engine.request import Client, Held
 from gateway.http.body import Pace, expect_continue
-from gateway.http.request import Connection, Request
+from gateway.http.request import Connection, Request, RequestBody
+from gateway.plan import GuardPlan, RoutePlan
 from gateway.ports import Body
 from gateway.proxy.routing import UNMATCHED, Routing
 
 _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
-@dataclass(slots=True)
-class Call:
-    """`raw` is the request target as received, `fields` the field lines likewise. The fields from `cors` on are filled in on the way.
+class Call(Request):
+    """A client's request, and what has become known of it so far; the engine's `GuardedRequest`.
 
-    `policy` is that of a guarded route, `key` the key's text, `principal` who asks, where the route keeps that. `body` is one that was read
-    already, `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `doubles` are the
-    folded names of fields that came in a second spelling, which is gone. `unlisted` is the policy that a keyed request missed by its
-    method. `waited_for`: the client asked before it sends its body (`Expect: 100-continue`) and was not told to go on.
+    `begin` must be called first. `fields` are the field lines without what would mislead the upstream; `doubles` the folded names of those
+    that came in a second spelling, which is gone. `route` and `mode` are as logs call them, `plan` is the matched route's, and `guarded`
+    the plan of its guard once the request is under it. `sent_key` is the key that the head has; `scope` the caller's; `record` where its
+    record is; `key_digest` its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
+    read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
+    is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
+    100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation` and `sealed` are as in `GuardedRequest`.
     """
 
-    request: Request
+    __slots__ = (
+        "body_read",
+        "captured",
+        "content",
+        "correlation",
+        "cors",
+        "doubles",
+        "guarded",
+        "held",
+        "key_digest",
+        "meaning",
+        "mode",
+        "parts",
+        "payload",
+        "plan",
+        "principal",
+        "record",
+        "request_bytes",
+        "request_id",
+        "route",
+        "routing",
+        "scope",
+        "sealed",
+        "sent_key",
+        "started",
+        "text",
+        "unlisted",
+        "waited_for",
+    )
+
     routing: Routing
     request_id: str
     started: float
-    raw: bytes
-    fields: Fields
-    cors: Cors | None = None
-    route: str = UNMATCHED
-    mode: str = "off"
-    key_digest: str | None = None
-    policy: Policy | None = None
-    key: str | None = None
-    principal: str | None = None
-    body: bytes | Body | None = None
-    held: Held | None = None
-    parts: bytes | None = None
-    text: JsonText | None = None
-    request_bytes: int = 0
-    waited_for: bool = False
-    doubles: frozenset[bytes] = frozenset()
-    unlisted: Policy | None = None
 
-    @property
-    def target(self) -> bytes:
-        """The origin-form that is forwarded, byte for byte. OPTIONS for a whole server is about `*` (RFC 9112 section 3.2.4)."""
-        if self.request.method == "OPTIONS" and _WHOLE_SERVER.fullmatch(self.raw):
-            return b"*"
-        return split_target(self.raw)[2]
-
-    @property
-    def connection(self) -> Connection:
-        return self.request.connection
-
-    def go_on(self) -> None:
-        """The body is really wanted: say so to a client that asked first."""
-        expect_continue(self.request, expected=self.waited_for)
+    def __init__(  # noqa: PLR0917 - positional, since it is called for every request
+        self,
+        connection: Connection,
+        method: str,
+        target: bytes,
+        version: tuple[int, int],
+        fields: Fields,
+        body: RequestBody,
+        keep_alive: bool,  # noqa: FBT001 - as above
+    ) -> None:
+        super().__init__(connection, method, target, version, fields, body, keep_alive)
+        self.cors: Cors | None = None
+        self.route = UNMATCHED
+        self.mode = "off"
+        self.plan: RoutePlan | None = None
+        self.guarded: GuardPlan | None = None
+        self.sent_key: Key | None = None
+        self.scope: Scope | None = None
+        self.record: RecordKey | None = None
+        self.key_digest: str | None = None
+        self.principal: str | None = None
+        self.payload: bytes | Body = b""
+        self.body_read = False
+        self.held: Held | None = None
+        self.parts: bytes | None = None
+        self.text: JsonText | None = None
+        self.request_bytes = 0
         self.waited_for = False
+        self.doubles: frozenset[bytes] = frozenset()
+        self.unlisted: Policy | None = None
+        self.meaning: Fingerprint | None = None
+        self.content: Content | None = None
+        self.captured: Mapping[str, str] | None = None
+        self.correlation: str | None = None
+        self.sealed: bytes | None = None
 
-    def pace(self) -> Pace:
-        """How long the client is waited for while its body comes."""
-        return Pace(self.routing.edge.body_timeout, self.routing.edge.min_rate)
+    def begin(self, routing: Routing, request_id: str, now: float) -> None:
+        """From here on it is handled, by this route map."""
+        self.routing = routing
+        self.request_id = request_id
+        self.started = now
+        expected = self.fields.first(b"expect")
+        self.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
 
-    def client(self) -> str | None:
+    # ---- of its head
+
+    @property
+    def origin_form(self) -> bytes:
+        """The target that is forwarded, byte for byte. OPTIONS for a whole server is about `*` (RFC 9112 section 3.2.4)."""
+        if self.target.startswith(b"/"):
+            return self.target
+        if self.method == "OPTIONS" and _WHOLE_SERVER.fullmatch(self.target):
+            return b"*"
+        return split_target(self.target)[2]
+
+    @property
+    def effective_host(self) -> bytes:
+        """The host that the request is for, as received."""
+        return effective_host(self.target, self.fields.first(b"host"))
+
+    @property
+    def host(self) -> bytes:
+        """Whom the request is for, in one spelling: the host that goes upstream, and the one that a trusted proxy says it was asked for."""
+        host = normal_host(self.effective_host, b"https" if self.connection.secure else b"http")
+        if not self.routing.trusted_proxies or not self.routing.trusts(self.connection.address or "unix"):
+            return host
+        return asked_for(host, self.fields)
+
+    def client_address(self) -> str | None:
         """The nearest address that is no trusted proxy, for logs; None on a unix socket that no trusted word has come through."""
         peer, routing = self.connection.address, self.routing
         if peer is None or not routing.trusted_proxies:
             return peer
         return client_address(self.fields, peer, routing.trusts, routing.edge.forwarding)
 
-    def host(self) -> bytes:
-        """Whom the request is for, in one spelling: the host that goes upstream, and the one that a trusted proxy says it was asked for."""
-        host = normal_host(effective_host(self.raw, self.fields.first(b"host")), b"https" if self.connection.secure else b"http")
-        if not self.routing.trusted_proxies or not self.routing.trusts(self.connection.address or "unix"):
-            return host
-        return asked_for(host, self.fields)
-
     def hop(self) -> Hop:
         """What this hop tells the upstream about the client. Host follows the target where that names one (RFC 9112 section 3.2.2)."""
         address = self.connection.address or "unix"
-        host = effective_host(self.raw, self.fields.first(b"host"))
         scheme = b"https" if self.connection.secure else b"http"
-        edge, version = self.routing.edge, b"%d.%d" % self.request.version
-        trusted, request_id = self.routing.trusts(address), self.request_id.encode()
-        return Hop(address.encode(), scheme, host, trusted, request_id, edge.forwarding, edge.name, version)
+        edge, trusted = self.routing.edge, self.routing.trusts(address)
+        version = b"1.1" if self.version == (1, 1) else b"%d.%d" % self.version
+        return Hop(address.encode(), scheme, self.effective_host, trusted, self.request_id.encode(), edge.forwarding, edge.name, version)
+
+    # ---- of its body
+
+    def go_on(self) -> None:
+        """The body is really wanted: say so to a client that asked first."""
+        if self.waited_for:
+            expect_continue(self, expected=True)
+            self.waited_for = False
+
+    def pace(self) -> Pace:
+        """How long the client is waited for while its body comes."""
+        return Pace(self.routing.edge.body_timeout, self.routing.edge.min_rate)
+
+    def take(self, payload: bytes | Body, held: Held | None = None, parts: bytes | None = None) -> None:
+        """The body was read."""
+        self.payload, self.held, self.parts, self.body_read = payload, held, parts, True
+        self.request_bytes = len(payload) if isinstance(payload, bytes) else payload.length
+
+    def close(self) -> None:
+        """Nobody needs the body any more. Idempotent."""
+        held, self.held, self.payload, self.content, self.text = self.held, None, b"", None, None
+        if held is not None:
+            held.close()
+
+    # ---- for the engine
+
+    @property
+    def guard(self) -> GuardPlan:
+        assert self.guarded is not None, "it is on a guarded route"
+        return self.guarded
+
+    @property
+    def key(self) -> RecordKey:
+        assert self.record is not None, "its key and its caller are known"
+        return self.record
+
+    @property
+    def lines(self) -> Headers:
+        return self.fields.lines
+
+    @property
+    def client(self) -> Client:
+        return self.connection
+
+    def forward(self) -> Parts:
+        parts = self.forwarded()
+        assert parts is not None, "judged before anything was reserved"
+        return parts
+
+    def forwarded(self) -> Parts | None:
+        """The request as the upstream shall see it, with the key as the route says. None if its body cannot take it."""
+        guard = self.guard
+        headers = to_upstream(self.fields.lines, self.hop(), guard.kept, hops=hops_left(self.method, self.fields))
+        if guard.policy.reads_answers:
+            headers = uncoded(headers)
+        body = self.payload if guard.changes_body and isinstance(self.payload, bytes) else None
+        parts = Parts(headers, self.origin_form, body, self.text)
+        return parts if guard.carry_key is None else guard.carry_key(parts, self.key)

@@ -1,4 +1,4 @@
-"""One request from a client's connection to its answer: match, admit, read, guard or pass, write, observe."""
+"""One request from a client's connection to its answer: head, admit, guard or pass, write, observe. `gateway.plan` draws the whole way."""
 
 import asyncio
 import re
@@ -7,12 +7,11 @@ from typing import Protocol, assert_never
 from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
 from gateway.core.headers import hops_left, to_upstream
-from gateway.core.host import effective_host
 from gateway.core.key_location import not_named
 from gateway.core.model import Headers
-from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
+from gateway.core.policy import ForwardKey, HeaderKey, Mode, Policy, Route
 from gateway.core.problems import Problem
-from gateway.core.routes import Matched, NoRoute, RefusedTarget
+from gateway.core.routes import NoRoute, RefusedTarget
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
 from gateway.http.body import ClientGone, ClientSilent
@@ -20,10 +19,12 @@ from gateway.http.cancel_on_disconnect import WhilePresent
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
 from gateway.http.response import CLIENT_GONE, WireResponse
+from gateway.plan import RoutePlan
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
+from gateway.proxy.admission import Unkeyed
 from gateway.proxy.call import Call
-from gateway.proxy.elsewhere import judge_body, judge_overrides, unlisted
-from gateway.proxy.guard import Guard
+from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, unlisted
+from gateway.proxy.guard import Guard, Missing
 from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
 from gateway.proxy.rendering import Renderer
@@ -46,9 +47,9 @@ class Webhooks(Protocol):
 
 
 class Proxy:
-    """The request handler of the proxy listener. `webhooks` None: they have a listener of their own."""
+    """The request handler of the proxy listener. `webhooks` None: they have a listener of their own. The next request goes by `routing`."""
 
-    make_request: RequestFactory[Request] = Request
+    make_request: RequestFactory[Call] = Call
 
     def __init__(
         self,
@@ -62,35 +63,39 @@ class Proxy:
         memory: Memory,
         webhooks: Webhooks | None = None,
     ) -> None:
-        self._routing = routing
+        self.routing = routing
         self._webhooks = webhooks
         self._observer = observer
         self._clock = clock
         self._randomness = randomness
         self._memory = memory
-        self._guard = Guard(engine, observer, memory, self._pass)
+        self._engine = engine
+        self._guard = Guard(observer, memory)
         self._renderer = Renderer(problems, clock)
 
     def reconfigure(self, routing: Routing, problems: ProblemWriter) -> None:
         """Use another route map from the next request on."""
-        self._routing = routing
+        self.routing = routing
         self._renderer.problems = problems
 
     def close_connections(self) -> None:
         """From now on every answer is the last one on its connection: the process is being drained."""
         self._renderer.closing = True
 
-    async def handle(self, request: Request) -> WireResponse:
+    async def handle(self, call: Call) -> WireResponse:
         """Answer one request. Never raises for anything that a client or an upstream does."""
-        fields = request.fields
-        raw = request.target
-        if self._webhooks is not None and (route := self._webhooks.match(raw)) is not None:
-            return await self._webhooks.handle(request, route)
-        call = Call(request, self._routing, self._request_id(fields.first(b"x-request-id")), self._clock.boottime(), raw, fields)
-        expected = fields.first(b"expect")
-        call.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
+        if self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
+            return await self._webhooks.handle(call, route)
+        call.begin(self.routing, self._request_id(call.fields.first(b"x-request-id")), self._clock.boottime())
         try:
-            reply = await self._route(call)
+            found = self._look(call)
+            if isinstance(found, RoutePlan) and found.guard is not None:
+                admitted = self._guard.admit(call)
+                while isinstance(admitted, Missing):
+                    admitted = await self._guard.fetch(call, admitted) or self._guard.admit(call)
+                reply = await (self._engine.handle(call) if admitted is None else self._without_guard(call, found, admitted))
+            else:
+                reply = found if isinstance(found, Reply) else await self._pass_unguarded(call, found)
         except ClientGone:
             return self._gone(call)
         except ClientSilent:
@@ -109,9 +114,9 @@ class Proxy:
         try:
             if isinstance(reply.answer, Relayed):
                 with WhilePresent(call.connection, streaming=True):
-                    await response.prepare(call.request)
+                    await response.prepare(call)
             else:
-                await response.prepare(call.request)
+                await response.prepare(call)
         except RelayCut:
             response.force_close()
         except (ConnectionError, ClientGone):
@@ -130,66 +135,87 @@ class Proxy:
             return given.decode()
         return self._randomness.token().hex()
 
-    # ---- match and guard
+    # ---- head
 
-    async def _route(self, call: Call) -> Reply:
-        method = call.request.method
+    def _look(self, call: Call) -> RoutePlan | Reply:
+        """Judge the head, and find the plan of the request's route; or the answer, if it goes no further."""
         call.cors = call.routing.edge.cors
         stopped = judge_head(call)
         if stopped is not None:
             self._observer.request_started(call.route)
             return stopped
-        table = call.routing.table
-        host = effective_host(call.raw, call.fields.first(b"host")) if table.by_host else b""
-        asked = preflight_of(method, call.fields)
+        host = call.effective_host if call.routing.table.by_host else b""
+        asked = preflight_of(call.method, call.fields)
         if asked is not None and (answered := self._answer_preflight(call, asked, host)) is not None:
             return answered
-        matched = RefusedTarget(None) if method == "CONNECT" else table.match(method, call.raw, host)
-        if not isinstance(matched, NoRoute) and matched.route is not None:
-            call.route, call.cors = matched.route.id, matched.route.cors
-        self._observer.request_started(call.route)
-        match matched:
-            case NoRoute():
-                return Reply(Label.REFUSED_TARGET, Refused(Problem.NO_ROUTE))
-            case RefusedTarget():
-                return Reply(Label.REFUSED_TARGET, Refused(Problem.METHOD_REFUSED if method == "CONNECT" else Problem.TARGET_REFUSED))
-            case Matched(route):
-                if (refused := judge_overrides(call, route)) is not None:
+        found = RefusedTarget(None) if call.method == "CONNECT" else call.routing.find(call.method, call.target, host)
+        match found:
+            case RoutePlan():
+                call.plan, call.route, call.cors = found, found.id, found.cors
+                self._observer.request_started(found.id)
+                refused = None if found.overrides is None else judge_overrides(call, found.overrides, found)
+                if refused is not None:
                     return refused
-                return await (self._pass_unguarded(call, route) if route.policy is None else self._guard.answer(call, route, route.policy))
+                if found.guard is not None:
+                    call.guarded, call.mode = found.guard, found.mode
+                return found
+            case NoRoute():
+                self._observer.request_started(call.route)
+                return Reply(Label.REFUSED_TARGET, Refused(Problem.NO_ROUTE))
+            case RefusedTarget(route):
+                if route is not None:
+                    call.route, call.cors = route.id, route.cors
+                self._observer.request_started(call.route)
+                problem = Problem.METHOD_REFUSED if call.method == "CONNECT" else Problem.TARGET_REFUSED
+                return Reply(Label.REFUSED_TARGET, Refused(problem))
             case _:
-                assert_never(matched)
+                assert_never(found)
 
     def _answer_preflight(self, call: Call, asked: Preflight, host: bytes) -> Reply | None:
         """Where the route that takes the request to come says that we answer. Nothing is run, so no guard is asked."""
-        matched = call.routing.table.match(asked.method, call.raw, host)
-        if not isinstance(matched, Matched) or matched.route.cors is None or not matched.route.cors.answers:
+        plan = call.routing.find(asked.method, call.target, host)
+        if not isinstance(plan, RoutePlan) or plan.cors is None or not plan.cors.answers:
             return None
-        route, call.cors = matched.route, None
-        call.route, call.mode = route.id, "off" if route.policy is None else route.policy.mode.value
+        call.route, call.mode, call.cors = plan.id, plan.mode, None
         self._observer.request_started(call.route)
-        fields = (*answer_preflight(matched.route.cors, asked), (b"Date", self._clock.http_date()))
+        fields = (*answer_preflight(plan.cors, asked), (b"Date", self._clock.http_date()))
         return Reply(Label.BYPASS, Passed(204, b"No Content", fields, b""))
 
-    async def _pass_unguarded(self, call: Call, route: Route) -> Reply:
+    # ---- pass on
+
+    async def _without_guard(self, call: Call, plan: RoutePlan, admitted: Unkeyed | Reply) -> Reply:
+        """A request that the engine does not get: it is refused, or passed on. An observing route refuses nobody, but what would fill the
+        memory: the request goes through, counted under what would have been said.
+        """
+        if isinstance(admitted, Unkeyed):
+            return await self._pass(call, plan)
+        if call.guard.policy.mode is Mode.ENFORCE or admitted.label is Label.OVERLOADED:
+            call.close()
+            return admitted
+        reply = await self._pass(call, plan)
+        reply.label = admitted.label
+        return reply
+
+    async def _pass_unguarded(self, call: Call, plan: RoutePlan) -> Reply:
         call.unlisted = unlisted(call)
-        reply = await self._pass(call, route)
+        reply = await self._pass(call, plan)
         if call.unlisted is not None and reply.label is Label.BYPASS:
             reply.label = Label.UNPROTECTED
         return reply
 
-    async def _pass(self, call: Call, route: Route) -> Reply:
-        kept, hops = call.routing.kept.get(route.id, frozenset()), hops_left(call.request.method, call.fields)
-        wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=hops), call.policy)
+    async def _pass(self, call: Call, plan: RoutePlan) -> Reply:
+        kept, policy = (frozenset[bytes](), None) if plan.guard is None else (plan.guard.kept, plan.guard.policy)
+        hops = hops_left(call.method, call.fields)
+        wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=hops), policy)
         try:
-            if (refused := await judge_body(call, route, self._memory)) is not None:
+            if may_mislead(call, plan) and (refused := await judge_body(call, plan, self._memory)) is not None:
                 return refused
             with WhilePresent(call.connection):
-                reply = await pass_through(call, wire, route.upstream, self._clock, self._observer)
+                reply = await pass_through(call, plan, wire, self._clock, self._observer)
         finally:
             if call.held is not None:
                 call.held.close()
-        self._observer.upstream_answered(route.id, reply.upstream_status, reply.upstream_seconds or 0.0)
+        self._observer.upstream_answered(plan.id, reply.upstream_status, reply.upstream_seconds or 0.0)
         return reply
 
     # ---- the end
@@ -198,7 +224,7 @@ class Proxy:
         """Nobody is there to be answered: the client left before its request was whole, or before an unguarded answer came."""
         response = WireResponse(CLIENT_GONE, b"", ())
         response.drop()
-        label = Label.BYPASS if call.request.body.complete else Label.ABORTED
+        label = Label.BYPASS if call.body.complete else Label.ABORTED
         self._observe(call, Reply(label, Refused(Problem.BAD_REQUEST)), response, gone=True)
         if call.connection.transport is not None:
             call.connection.transport.abort()
@@ -211,7 +237,7 @@ class Proxy:
                 call.route,
                 call.mode,
                 reply.label,
-                call.request.method,
+                call.method,
                 response.status,
                 self._clock.boottime() - call.started,
                 reply.store_seconds,
@@ -221,10 +247,10 @@ class Proxy:
                 reply.reason,
                 call.key_digest,
                 reply.attempt,
-                call.request_bytes or call.request.body.received,
+                call.request_bytes or call.body.received,
                 response.sent,
                 gone,
-                call.client(),
+                call.client_address(),
             )
         )
 

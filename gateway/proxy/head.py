@@ -19,25 +19,25 @@ _SHOWN = frozenset(
 
 def judge_head(call: Call) -> Reply | None:
     """The answer to a request that goes no further, or None."""
-    request, fields = call.request, call.fields
-    problem = judge_framing(request.version, fields)
+    fields = call.fields
+    problem = judge_framing(call.version, fields)
     if problem is not None:
         return Reply(Label.REFUSED_REQUEST, Refused(problem))
-    if not sound_authority(call.raw):
+    if not sound_authority(call.target):
         return Reply(Label.REFUSED_REQUEST, Refused(Problem.BAD_REQUEST))
     if looped(fields, call.routing.edge.name):
         return Reply(Label.REFUSED_REQUEST, Refused(Problem.PROXY_LOOP))
-    if hops_left(request.method, fields) == 0:
+    if hops_left(call.method, fields) == 0:
         return Reply(Label.BYPASS, _answer_here(call))
     return None
 
 
 def _answer_here(call: Call) -> Passed:
     """The last hop of OPTIONS or TRACE (RFC 9110 section 7.6.2). TRACE shows of what came in the fields that are no secret."""
-    if call.request.method == "OPTIONS":
+    if call.method == "OPTIONS":
         return Passed(200, b"OK", ((b"Allow", METHODS),), b"")
-    shown = _SHOWN.difference(*call.routing.kept.values())
+    shown = _SHOWN - call.routing.kept
     lines: Headers = tuple([field for field in call.fields.lines if field[0].lower() in shown])
-    start = b"TRACE %b HTTP/%d.%d\r\n" % (call.raw, *call.request.version)
+    start = b"TRACE %b HTTP/%d.%d\r\n" % (call.target, *call.version)
     echo = start + b"".join([b"%b: %b\r\n" % field for field in lines]) + b"\r\n"
     return Passed(200, b"OK", ((b"Content-Type", b"message/http"),), echo)

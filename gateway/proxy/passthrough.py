@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from gateway.core.decision import Label
-from gateway.core.headers import first, to_client, upgrade_of
+from gateway.core.headers import cross, to_client, upgrade_of
 from gateway.core.model import Headers
 from gateway.engine.answers import Answer, Passed, Relayed, Reply, Switched
 from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.streams import UpstreamStream
 from gateway.http.body import stream_body
 from gateway.http.response import send_informational
+from gateway.plan import RoutePlan
 from gateway.ports import Clock, InDoubt, NotSent, Observer, UpstreamRequest, UpstreamResponse
 from gateway.proxy.call import Call
 
@@ -20,8 +21,8 @@ SMALL_BODY = 64 * 1024
 """Bodies announced to be at most this long are read whole first: one write instead of several."""
 
 
-async def pass_through(call: Call, wire_headers: Headers, name: str, clock: Clock, observer: Observer) -> Reply:
-    """Forward one request to the upstream of this name, and relay its answer. `wire_headers` are the fields as the upstream shall see them.
+async def pass_through(call: Call, plan: RoutePlan, wire_headers: Headers, clock: Clock, observer: Observer) -> Reply:
+    """Forward one request to its route's upstream, and relay the answer. `wire_headers` are the fields as the upstream shall see them.
 
     Raises `ClientGone` and `ClientSilent` when the request never becomes whole; cancelled, it cuts the upstream's connection.
     """
@@ -31,11 +32,11 @@ async def pass_through(call: Call, wire_headers: Headers, name: str, clock: Cloc
     answer: Answer
     try:
         call.go_on()
-        response = await call.routing.upstreams[name].send(await _wire_request(call, wire_headers), _no_fence)
+        response = await plan.upstream.send(await _wire_request(call, wire_headers), _no_fence)
         status = response.status
-        answer = await _answer(call.request.method, response, clock)
+        answer = await _answer(call.method, response, clock)
     except NotSent as failure:
-        tell_unreachable(observer, name, failure)
+        tell_unreachable(observer, plan.route.upstream, failure)
         answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
         reason = failure.reason.value
@@ -48,52 +49,51 @@ def _no_fence() -> bool:
 
 
 async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
-    request, pace = call.request, call.pace()
-    method = request.method.encode()
+    pace = call.pace()
+    method = call.method.encode()
     announced = call.fields.first(b"content-length")
     length = int(announced) if announced is not None else None
-    if call.body is not None:
+    if call.body_read:
         return _read_already(call, method, wire_headers)
     framed = False
     body: bytes | AsyncIterator[bytes] = b""
-    if not request.body.exists:
+    if not call.body.exists:
         framed = length == 0
     elif length is not None and length <= SMALL_BODY:
-        body, framed = b"".join([piece async for piece in stream_body(request, pace)]), True
+        body, framed = b"".join([piece async for piece in stream_body(call, pace)]), True
     else:
-        body = stream_body(request, pace)
+        body = stream_body(call, pace)
     return UpstreamRequest(
         method,
-        call.target,
+        call.origin_form,
         wire_headers,
         body,
         length,
         framed,
         lasting=True,
         upgrade=_upgrade(call),
-        informational=partial(send_informational, request),
+        informational=partial(send_informational, call),
     )
 
 
 def _read_already(call: Call, method: bytes, headers: Headers) -> UpstreamRequest:
     """A request whose body was read in search of a key."""
-    if isinstance(call.body, bytes):
-        return UpstreamRequest(method, call.target, headers, call.body, frame_empty=True, lasting=True)
-    assert call.body is not None
-    return UpstreamRequest(method, call.target, headers, call.body.pieces(), call.body.length, lasting=True)
+    body = call.payload
+    if isinstance(body, bytes):
+        return UpstreamRequest(method, call.origin_form, headers, body, frame_empty=True, lasting=True)
+    return UpstreamRequest(method, call.origin_form, headers, body.pieces(), body.length, lasting=True)
 
 
 def _upgrade(call: Call) -> bytes | None:
-    return upgrade_of(call.request.method, call.fields, b"%d.%d" % call.request.version) if call.connection.upgradable else None
+    return upgrade_of(call.method, call.fields, b"%d.%d" % call.version) if call.connection.upgradable else None
 
 
 async def _answer(method: str, response: UpstreamResponse, clock: Clock) -> Answer:
     """Whole, if it is announced to be small; else as it comes. RFC 9110 section 6.6.1: what has no Date gets the date of its receipt."""
-    headers = to_client(response.headers)
     if response.status == 101:
+        headers = tuple([field for field in to_client(response.headers) if field[0].lower() != b"x-request-id"])
         return Switched(response.status, response.reason, headers, response.tunnel())
-    if first(headers, b"date") is None:
-        headers += ((b"Date", clock.http_date()),)
+    headers = cross(response.headers, clock.http_date()).to_client
     bodiless = method == "HEAD" or response.status in {204, 304}
     if not bodiless and response.content_length is not None and (body := await _read_small(response)) is not None:
         return Passed(response.status, response.reason, headers, body)

@@ -9,7 +9,7 @@ from gateway.core.decision import DOUBT, Label
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
 from gateway.core.framing import says_close
 from gateway.core.model import Headers
-from gateway.core.policy import Mode, Policy
+from gateway.core.policy import Policy
 from gateway.core.problems import Problem
 from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
 from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, STATUS, expires, exposed, mark
@@ -60,7 +60,7 @@ class Renderer:
                 return self._replay(answer, call, reply, ours)
             case Switched(_, reason, headers, tunnel):
                 upgrade: Headers = ((b"Upgrade", b"websocket"),)
-                return WireTunnel(reason, _without_request_id(headers) + ours + upgrade, partial(_join, call, tunnel))
+                return WireTunnel(reason, headers + ours + upgrade, partial(_join, call, tunnel))
             case Refused():
                 return self._refusal(answer, call, reply, ours)
             case _:
@@ -72,18 +72,19 @@ class Renderer:
         return fields if call.cors is None else first_opened(fields, call.cors, origin_of(call.fields), _to_see(call))
 
     def _marked_first(self, headers: Headers, call: Call, reply: Reply) -> Headers:
-        fields = _without_request_id(headers)
         if call.unlisted is not None:
-            return marked(fields, call.unlisted, reply)
-        if call.policy is None or call.policy.mode is Mode.OBSERVE:
-            return fields
-        if reply.label in {Label.EXECUTE, Label.EXECUTE_RETRY, Label.REEXECUTE}:
-            fields = mark_first(fields, call.policy.dialect, values_of(call, reply))
-        return marked(fields, call.policy, reply)
+            return marked(headers, call.unlisted, exposed(call.unlisted), reply)
+        guard = call.guarded
+        if guard is None or guard.observes:
+            return headers
+        dialect = guard.policy.dialect
+        if dialect.first_headers and reply.label in (Label.EXECUTE, Label.EXECUTE_RETRY, Label.REEXECUTE):
+            headers = mark_first(headers, dialect, values_of(call, reply))
+        return marked(headers, guard.policy, guard.exposed, reply) if guard.marks else headers
 
     def _replay(self, answer: Replayed, call: Call, reply: Reply, ours: Headers) -> WireResponse:
-        policy = call.policy
-        assert policy is not None, "only guarded routes replay"
+        guard = call.guard
+        policy = guard.policy
         whole = answer.body if isinstance(answer.body, bytes) else None
         values = values_of(call, reply)
         conflict = conflict_answer(policy.dialect, answer.status, whole)
@@ -91,13 +92,15 @@ class Renderer:
             template, stored = conflict
             date = self._clock.http_date()
             status, headers, body = render(template, {**values, **stored, "date": date.decode()})
-            fields = _opened(marked(headers, policy, reply), call) + ours + ((b"Date", date),)
+            fields = _opened(marked(headers, policy, guard.exposed, reply), call) + ours + ((b"Date", date),)
             return self._wire(call, status, reason_of(status), fields, body, None)
         length = None if whole is not None else cast("Body", answer.body).length
         kept, origin = answer.headers, origin_of(call.fields)
         if origin is not None and call.cors is None:
             kept = replay_opened(kept, None, origin, ())
-        fields = marked(mark_replay(kept, policy.dialect, values), policy, reply)
+        fields = mark_replay(kept, policy.dialect, values)
+        if guard.marks:
+            fields = marked(fields, policy, guard.exposed, reply)
         if call.cors is not None:
             fields = replay_opened(fields, call.cors, origin, _to_see(call))
         return self._wire(call, answer.status, answer.reason, fields + ours, answer.body, length)
@@ -110,11 +113,11 @@ class Renderer:
 
         After CONNECT, whatever it was refused for, the client may send what is no HTTP (RFC 9110 section 9.3.6).
         """
-        return self.closing or call.request.method == "CONNECT" or (call.request.version[1] == 0 and says_close(call.fields))
+        return self.closing or call.method == "CONNECT" or (call.version[1] == 0 and says_close(call.fields))
 
     def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: Headers) -> WireResponse:
-        policy, date = call.policy, self._clock.http_date()
-        template = None if policy is None else answer_to(policy.dialect, refused.problem)
+        guard, date = call.guarded, self._clock.http_date()
+        template = None if guard is None else answer_to(guard.policy.dialect, refused.problem)
         if template is not None:
             values = {**values_of(call, reply), "date": date.decode()}
             status, headers, body = render(template, values, None if refused.problem is Problem.KEY_REUSED else refused.status)
@@ -131,8 +134,8 @@ class Renderer:
         more: Headers = () if any(name.lower() == b"date" for name, _ in headers) else ((b"Date", date),)
         if status == 405:
             more += ((b"Allow", METHODS),)
-        if policy is not None:
-            headers = marked(headers, policy, reply)
+        if guard is not None and guard.marks:
+            headers = marked(headers, guard.policy, guard.exposed, reply)
         headers = _opened(headers, call)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
@@ -146,7 +149,7 @@ def _opened(headers: Headers, call: Call) -> Headers:
 
 def _to_see(call: Call) -> tuple[bytes, ...]:
     """The fields of ours that a page's script needs to see."""
-    return _PLAIN if call.policy is None else exposed(call.policy)
+    return _PLAIN if call.guarded is None else call.guarded.exposed
 
 
 _PLAIN = (b"Retry-After", b"X-Request-Id")
@@ -155,7 +158,7 @@ _PLAIN = (b"Retry-After", b"X-Request-Id")
 def values_of(call: Call, reply: Reply) -> dict[str, str]:
     """What a dialect's placeholders stand for in this answer."""
     answer = reply.answer
-    values = {"key": call.key or "", "request_id": call.request_id, "original_request": call.request_id}
+    values = {"key": "" if call.record is None else call.record.key, "request_id": call.request_id, "original_request": call.request_id}
     if reply.expires_at_us is not None:
         values["expires"] = expires(reply.expires_at_us).decode()
     match answer:
@@ -171,8 +174,8 @@ def values_of(call: Call, reply: Reply) -> dict[str, str]:
     return values
 
 
-def marked(headers: Headers, policy: Policy, reply: Reply) -> Headers:
-    """With what the route wants its clients to be told of their keys, and browsers to be shown."""
+def marked(headers: Headers, policy: Policy, to_see: tuple[bytes, ...], reply: Reply) -> Headers:
+    """With what the route wants its clients to be told of their keys, and browsers to be shown: the fields `to_see`."""
     if policy.status_fields or policy.mark_duplicates:
         headers = tuple([field for field in headers if field[0].lower() not in MARKS])
     said = mark(reply.label, doubtful=_in_doubt(reply)) if policy.status_fields else None
@@ -182,7 +185,7 @@ def marked(headers: Headers, policy: Policy, reply: Reply) -> Headers:
         headers += ((EXPIRES, expires(reply.expires_at_us)),)
     if policy.mark_duplicates and reply.duplicate:
         headers += ((DUPLICATE, b"true"),)
-    return expose(headers, exposed(policy)) if policy.expose_headers else headers
+    return expose(headers, to_see) if policy.expose_headers else headers
 
 
 def _in_doubt(reply: Reply) -> bool:
@@ -198,11 +201,6 @@ def _patience(call: Call) -> Patience:
 
 def _join(call: Call, tunnel: Tunnel) -> Awaitable[int]:
     return join(call.connection.take_over(), tunnel)
-
-
-def _without_request_id(headers: Headers) -> Headers:
-    """The upstream's own copy goes: the one answer has one request id, and it is the one in our log."""
-    return tuple([field for field in headers if len(field[0]) != 12 or field[0].lower() != b"x-request-id"])
 
 
 def _proxy_status(name: str, reply: Reply) -> bytes:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.core.cors import Cors
-from gateway.core.field_names import SELECTING
+from gateway.core.fingerprint import VERSION
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
-from gateway.core.overrides import Overrides, make_overrides
-from gateway.core.policy import QueryKey, Route, principal_headers
-from gateway.core.routes import RouteTable
+from gateway.core.policy import QueryKey, Route
+from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
 from gateway.http.response import PATIENT, Patience
+from gateway.plan import RoutePlan, make_plans
 from gateway.ports import Upstream
 from gateway.principal import Identifier
 
@@ -40,21 +40,25 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The route map in force. `kept` names, for each guarded route, the lower-case fields that `Connection` cannot strip. `overrides` has
-    the upstreams of guarded routes; `key_fields` are the lower-case names of all fields that hold a key somewhere; `keys_in_query` says
-    whether some route has its key in the query.
+    """The route map in force. `plans` are by route id. `key_fields` are the lower-case names of all fields that hold a key somewhere;
+    `keys_in_query` says whether some route has its key in the query. `kept` are the fields that a client's `Connection` cannot strip on
+    some route.
     """
 
     table: RouteTable
-    upstreams: Mapping[str, Upstream]
+    plans: Mapping[str, RoutePlan]
     secret: bytes
     trusted_proxies: tuple[Network, ...] = ()
-    kept: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
-    overrides: Mapping[str, Overrides] = field(default_factory=dict)
     key_fields: frozenset[bytes] = frozenset()
     keys_in_query: bool = False
+    kept: frozenset[bytes] = frozenset()
     edge: Edge = field(default_factory=Edge)
     identifier: Identifier | None = None
+
+    def find(self, method: str, target: bytes, host: bytes) -> RoutePlan | NoRoute | RefusedTarget:
+        """The plan of the route that a request belongs to; `host` as for `RouteTable.match`."""
+        matched = self.table.match(method, target, host)
+        return self.plans[matched.route.id] if isinstance(matched, Matched) else matched
 
     def trusts(self, peer: str) -> bool:
         """Whether `peer` may speak for the client behind it. A peer without an address (a unix socket) is on this host, yet not trusted."""
@@ -80,32 +84,28 @@ def make_routing(
     edge: Edge,
     identifier: Identifier | None = None,
     *,
+    version: int = VERSION,
     forwards_overrides: Collection[str] = (),
+    before: Routing | None = None,
 ) -> Routing:
-    """Compile a route map. `forwards_overrides` names the upstreams of which the operator says that they know none."""
-    kept = {
-        route.id: frozenset(
-            name.lower().encode()
-            for name in (*route.policy.key.headers, *principal_headers(route.policy.principal), *route.policy.fingerprint.headers)
-        )
-        | SELECTING
-        for route in routes
-        if route.policy is not None
-    }
-    guards = [(route.upstream, route.policy) for route in routes if route.policy is not None]
-    overrides = {
-        name: make_overrides([policy for upstream, policy in guards if upstream == name], refuse=name not in forwards_overrides)
-        for name in {upstream for upstream, _ in guards}
-    }
-    return Routing(
-        RouteTable(routes),
+    """Compile a route map. What is not said here is as for `make_plans`."""
+    policies = [route.policy for route in routes if route.policy is not None]
+    plans = make_plans(
+        routes,
         upstreams,
         secret,
+        version=version,
+        forwards_overrides=forwards_overrides,
+        before=None if before is None else before.plans,
+    )
+    return Routing(
+        RouteTable(routes),
+        plans,
+        secret,
         trusted_proxies,
-        kept,
-        overrides,
-        key_fields=frozenset(name.lower().encode() for _, policy in guards for name in policy.key.headers),
-        keys_in_query=any(isinstance(policy.key.place, QueryKey) for _, policy in guards),
+        key_fields=frozenset(name.lower().encode() for policy in policies for name in policy.key.headers),
+        keys_in_query=any(isinstance(policy.key.place, QueryKey) for policy in policies),
+        kept=frozenset[bytes]().union(*(plan.guard.kept for plan in plans.values() if plan.guard is not None)),
         edge=edge,
         identifier=identifier,
     )

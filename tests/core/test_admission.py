@@ -10,7 +10,8 @@ from gateway.core.policy import HeaderKey, HeaderPrincipal, KeyPolicy, Limits, P
 from gateway.core.problems import Problem
 from gateway.core.scope import Scope, find_scope
 from gateway.engine.answers import Refused, Reply
-from gateway.proxy.admission import Unkeyed, admit, announced_too_large, known_by_fields, too_large
+from gateway.proxy.admission import Unkeyed, announced_too_large, judge, judge_scope, too_large
+from tests.support.requests import plan_of
 
 SECRET = b"s"
 POLICY = Policy("charges", (HeaderPrincipal("Authorization"),), limits=Limits(request_body=1000))
@@ -26,11 +27,14 @@ def refusal(admission: RecordKey | Unkeyed | Reply) -> tuple[Label, Problem]:
 
 def admitted(fields: Fields, policy: Policy) -> RecordKey | Unkeyed | Reply:
     """A request's head, judged in the order in which the proxy judges it."""
-    key = admit(fields, b"/v1/charges", policy)
+    guard = plan_of(policy, secret=SECRET)
+    assert guard.find_key is not None
+    assert guard.find_scope is not None
+    key = judge(guard.find_key(fields, b"/v1/charges"), fields, policy)
     if isinstance(key, Unkeyed | Reply):
         return key
     assert isinstance(key, Key)
-    scope = known_by_fields(fields, policy, SECRET)
+    scope = judge_scope(guard.find_scope(fields))
     if isinstance(scope, Reply):
         return scope
     return too_large(policy) if announced_too_large(fields, policy) else RecordKey(scope.id, key.text)

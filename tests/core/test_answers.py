@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.answers import for_client, kept_for, phrase
+from gateway.core.answers import answer_fields, kept_for, phrase, removed_fields
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
-from gateway.core.headers import to_store
 from gateway.core.model import Headers
 from gateway.core.policy import Expired, Hint, OnExpired, Policy
 from gateway.ports import Retention
@@ -20,7 +19,7 @@ TRUSTING = Policy("payments", (), hints=(Hint("X-Bank", remove=True),), trust_re
 @given(st.sampled_from(["POST", "HEAD"]), st.sampled_from([200, 204, 304]), HEADERS)
 def test_fields_are_kept_as_the_first_attempt_would(method: str, status: int, headers: Headers) -> None:
     """Nothing of one hop or one exchange, in the order of the wire, and with a date."""
-    kept = to_store(for_client(method, status, headers, Policy("payments", ()), DATE))
+    kept = answer_fields(method, status, headers, removed_fields(Policy("payments", ())), DATE).to_store
     names = [name.lower() for name, _ in kept]
     assert not set(names) & (HOP_BY_HOP | PER_EXCHANGE | OURS)
     assert not set(names) & FRAMING or method == "HEAD" or status == 304
@@ -33,7 +32,7 @@ def test_fields_are_kept_as_the_first_attempt_would(method: str, status: int, he
 def test_what_is_between_the_upstream_and_us_is_not_kept(headers: Headers) -> None:
     """Hints that the route removes, and the upstream's word on retention."""
     fields = (*headers, (b"Idempotency-Retention", b"60"))
-    names = {name.lower() for name, _ in for_client("POST", 200, fields, TRUSTING, DATE)}
+    names = {name.lower() for name, _ in answer_fields("POST", 200, fields, removed_fields(TRUSTING), DATE).to_client}
     assert not names & {b"x-bank", b"idempotency-retention"}
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.core import headers as header_table
 from gateway.core.field_names import (
     ALWAYS_KEPT,
     FORWARDED,
@@ -20,6 +21,7 @@ from gateway.core.headers import (
     Fields,
     Forwarding,
     Hop,
+    cross,
     first,
     hops_left,
     nominated,
@@ -408,3 +410,21 @@ def test_tables_are_lower_case() -> None:
     """The tables are compared with lower-case names, so they hold no others."""
     tables = HOP_BY_HOP | FRAMING | PER_EXCHANGE | OURS | FORWARDED | WRITTEN | REPLACED | ALWAYS_KEPT
     assert all(name == name.lower() == name.strip() for name in (*tables, *FORWARDED_FAMILIES, *PER_EXCHANGE_FAMILIES))
+
+
+@given(lines, st.booleans(), st.sets(st.sampled_from([b"x-a", b"date", b"set-cookie"])))
+def test_one_pass_is_both(headers: Headers, bodiless: bool, removed: set[bytes]) -> None:
+    """`cross` gives what `to_client` and `to_store` give one after the other, with a date, without the upstream's request id."""
+    gone = removed | {b"x-request-id"}
+    sent = tuple([line for line in to_client(headers, bodiless=bodiless) if line[0].lower() not in gone])
+    date: Headers = () if b"date" in names(sent) else ((b"Date", b"now"),)
+    assert cross(headers, b"now", bodiless=bodiless, removed=frozenset(removed)) == (sent + date, to_store(sent) + date)
+
+
+def test_a_flood_of_names_takes_no_memory() -> None:
+    """What clients invent is forgotten; what becomes of a field stays the same."""
+    for number in range(5000):
+        to_client(((b"X-Invented-%d" % number, b"1"),))
+    assert len(header_table._seen) <= header_table._SEEN_MAX
+    assert to_client(((b"x" * 10_000, b"1"), (b"TE", b"trailers"))) == ((b"x" * 10_000, b"1"),)
+    assert all(len(name) <= header_table._SEEN_LONGEST for name in header_table._seen)

@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 
 from gateway.core.decision import Label
 from gateway.core.fingerprint import make_fingerprinter
-from gateway.core.key_location import Parts
-from gateway.core.model import Headers, Intent, Record, RecordKey, Terms
+from gateway.core.model import Intent, Record, RecordKey, Terms
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.engine import Engine
-from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
-from gateway.engine.request import Client, GuardedRequest
+from gateway.engine.request import Client, content_of
 from gateway.engine.tools import Tools
 from gateway.ports import Randomness, StoreUnavailable, WebhookExchange
 from gateway.runtime.spool import MemoryBudget
@@ -27,6 +26,7 @@ from tests.engine.store import TroubledStore
 from tests.engine.upstream import ActingUpstream
 from tests.support.memory_store.rows import Grave
 from tests.support.memory_store.store import MemoryStore
+from tests.support.requests import StagedRequest, plan_of
 from tests.system.simulation.environment import VirtualClock, in_place
 from tests.system.simulation.loop import SimulatedLoop
 
@@ -148,6 +148,8 @@ class Stage:
         self.randomness: Randomness = _Randomness()
         self._late: list[asyncio.Task[Any]] = []
         self._requests = 0
+        self._fingerprint = FingerprintPolicy()
+        self._registry_error: StoreUnavailable | None = None
         self.engine, self.keeper = self.another()
 
     def another(self) -> tuple[Engine, LeaseKeeper]:
@@ -162,8 +164,7 @@ class Stage:
             in_place,
             reconciliation=self.memory.reconciliation,
         )
-        fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
-        return Engine(tools, {"payments": self.upstream}, fingerprints), keeper
+        return Engine(tools, ForeignFingerprints(self._lookup, b"")), keeper
 
     def ticking(self, error: Exception) -> LeaseKeeper:
         """A keeper whose tick always fails."""
@@ -176,28 +177,27 @@ class Stage:
     def foreign_policies(self, error: StoreUnavailable | None) -> None:
         """From now on the engine computes fingerprints under another policy, and the registry knows none (or raises `error`)."""
 
-        async def lookup(_: bytes) -> tuple[int, str] | None:
-            if error is not None:
-                raise error
-            return None
+        self._fingerprint = FingerprintPolicy(headers=("x-other",))
+        self._registry_error = error
 
-        policy = FingerprintPolicy(headers=("x-other",))
-        self.engine.reconfigure({"payments": self.upstream}, Fingerprints({"charge": make_fingerprinter(policy, b"")}, lookup, b""))
+    async def _lookup(self, _: bytes) -> tuple[int, str] | None:
+        if self._registry_error is not None:
+            raise self._registry_error
+        return None
 
     def intent(self) -> Intent:
         """A reserve or claim as another process would send it, for the same operation."""
         request = self.request()
-        meaning = make_fingerprinter(FingerprintPolicy(), b"").fingerprint(request.content)
-        return Intent(KEY, meaning, self.randomness.token(), Terms("charge", 30.0, 120.0), request.request_id, "POST", request.target)
+        meaning = make_fingerprinter(FingerprintPolicy(), b"").fingerprint(content_of(request))
+        return Intent(KEY, meaning, self.randomness.token(), Terms("charge", 30.0, 120.0), request.request_id, "POST", request.origin_form)
 
     def tell(self, line: str) -> None:
         self.transcript.append(line)
 
-    def request(self, body: bytes = b"{}", policy: Policy = POLICY) -> GuardedRequest:
+    def request(self, body: bytes = b"{}", policy: Policy = POLICY) -> StagedRequest:
         self._requests += 1
-        name = f"request-{self._requests}"
-        headers: Headers = ((b"Content-Type", b"application/json"),)
-        return GuardedRequest(name, "charge", "payments", policy, KEY, "POST", b"/v1/charges", headers, lambda: _parts(headers), body)
+        plan = plan_of(replace(policy, fingerprint=self._fingerprint), self.upstream)
+        return StagedRequest(f"request-{self._requests}", plan, KEY, body)
 
     async def ask(self, policy: Policy = POLICY, body: bytes = b"{}", engine: Engine | None = None, client: Client | None = None) -> Reply:
         """One request and its answer."""
@@ -257,10 +257,6 @@ class Stage:
         return b"".join(pieces)
 
 
-async def _no_policy(_: bytes) -> tuple[int, str] | None:
-    return None
-
-
 def refused(reply: Reply) -> tuple[int, str]:
     """The status and word of a refusal."""
     assert isinstance(reply.answer, Refused)
@@ -277,7 +273,3 @@ def told(reply: Reply) -> tuple[Label, int, bytes]:
 def relayed(reply: Reply) -> AsyncIterator[bytes]:
     assert isinstance(reply.answer, Relayed)
     return reply.answer.body.pieces()
-
-
-def _parts(headers: Headers) -> Parts:
-    return Parts(headers, b"/v1/charges", None)

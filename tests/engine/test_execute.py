@@ -11,7 +11,7 @@ from gateway.engine.answers import Passed, Refused, Replayed
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
 from tests.engine.stage import POLICY, Scene, Stage, refused, scene, told
 from tests.engine.store import AnswersLate
-from tests.engine.upstream import Part
+from tests.engine.upstream import ActingUpstream, Part
 
 
 @scene
@@ -219,9 +219,10 @@ async def test_each_settle_is_told_once(stage: Stage) -> None:
 
 
 @scene
-async def test_the_upstream_of_a_removed_route_is_missed_before_anything_is_reserved(stage: Stage) -> None:
-    """A reload that takes an upstream away under a request that is being read leaves no record behind."""
-    request = replace(stage.request(), upstream="gone", policy=POLICY)
-    with pytest.raises(KeyError):
-        await stage.engine.handle(request)
-    assert stage.transcript == []
+async def test_a_request_under_way_keeps_the_upstream_of_its_plan(stage: Stage) -> None:
+    """A reload that gives its route another upstream, or none, is for requests to come."""
+    request = stage.request()
+    stage.upstream, before = ActingUpstream(stage), stage.upstream
+    before.plays(Part())
+    assert told(await stage.engine.handle(request))[1] == 201
+    assert (len(before.sent), stage.upstream.sent) == (1, [])

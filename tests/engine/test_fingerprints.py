@@ -6,9 +6,10 @@ import pytest
 
 from gateway.core.fingerprint import VERSION, VERSIONS, Content, make_fingerprinter, policy_digest, policy_text
 from gateway.core.model import Fingerprint
-from gateway.core.policy import BodyMode, FingerprintPolicy
-from gateway.engine.fingerprints import Fingerprints
+from gateway.core.policy import BodyMode, FingerprintPolicy, Policy
+from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.ports import StoreUnavailable
+from tests.support.requests import plan_of
 
 SECRET = b"secret"
 OWN = FingerprintPolicy()
@@ -30,13 +31,13 @@ class Registry:
         return self.texts.get(digest)
 
 
-def fingerprints(registry: Registry) -> Fingerprints:
-    return Fingerprints({"create-charge": make_fingerprinter(OWN, SECRET)}, registry, SECRET)
+def fingerprints(registry: Registry) -> ForeignFingerprints:
+    return ForeignFingerprints(registry, SECRET)
 
 
 def test_current_is_the_routes_own() -> None:
     """A request is reserved under the policy of its route."""
-    assert fingerprints(Registry()).current("create-charge", CONTENT) == SENT
+    assert plan_of(Policy("charges", (), fingerprint=OWN), secret=SECRET).fingerprinter.fingerprint(CONTENT) == SENT
 
 
 async def test_the_same_policy_needs_no_registry() -> None:
@@ -110,4 +111,4 @@ async def test_a_store_that_is_away_is_told() -> None:
         raise StoreUnavailable("postgres", "refused", may_have_landed=False)
 
     with pytest.raises(StoreUnavailable):
-        await Fingerprints({}, away, SECRET).comparable(CONTENT, SENT, KEPT)
+        await ForeignFingerprints(away, SECRET).comparable(CONTENT, SENT, KEPT)

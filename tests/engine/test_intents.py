@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.model import Terms
+from gateway.core.model import Fingerprint, Terms
 from gateway.core.policy import Mode, OnExpired, OnUnknown
-from gateway.engine.intents import terms_of
-from tests.engine.stage import POLICY
+from gateway.engine.intents import intent_of
+from tests.engine.stage import KEY, POLICY
+from tests.support.requests import StagedRequest, plan_of
 
 
-def test_terms_are_made_once_for_a_policy() -> None:
-    """A store may compare terms by identity; a reload brings another policy and so other terms."""
-    first = terms_of("a", POLICY)
-    assert terms_of("a", POLICY) is first
-    assert terms_of("b", POLICY).route_id == "b"
-    again = terms_of("a", replace(POLICY, lease=7.0))
-    assert again is not first
-    assert again.lease == 7.0
+def test_terms_are_made_once_for_a_plan() -> None:
+    """A store may compare terms by identity; a reload makes another plan and so other terms."""
+    plan = plan_of(POLICY)
+    request = StagedRequest("r", plan, KEY, b"{}")
+    intents = [intent_of(request, Fingerprint(1, b"", b""), owner) for owner in (b"1", b"2")]
+    assert intents[0].terms is intents[1].terms is plan.terms
+    assert plan_of(replace(POLICY, lease=7.0)).terms.lease == 7.0
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_terms_are_made_once_for_a_policy() -> None:
 )
 def test_terms_say_what_the_policy_says(change: dict[str, object], wanted: dict[str, object]) -> None:
     """Each setting that a record is made by."""
-    plain = Terms("a", POLICY.lease, POLICY.max_execution, POLICY.reconcilable)
-    assert terms_of("a", replace(POLICY, **change)) == replace(plain, **wanted)  # type: ignore[arg-type]  # settings by name
+    plain = Terms("charge", POLICY.lease, POLICY.max_execution, POLICY.reconcilable)
+    assert plan_of(replace(POLICY, **change)).terms == replace(plain, **wanted)  # type: ignore[arg-type]  # settings by name

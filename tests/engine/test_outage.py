@@ -95,7 +95,7 @@ def test_a_failure_has_one_status(reason: NotSentReason | DoubtReason) -> None:
         stage.upstream.plays(part, part, part)
         observed = stage.request(policy=replace(POLICY, mode=Mode.OBSERVE))
         observed.key = RecordKey("payments:none", "key-2")
-        replies = [await stage.ask(), await stage.engine.observe(observed)]
+        replies = [await stage.ask(), await stage.engine.handle(observed)]
         stage.store.away = True
         replies.append(await stage.ask(FORWARD))
         assert all(isinstance(reply.answer, Refused) for reply in replies)

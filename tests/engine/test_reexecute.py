@@ -242,6 +242,6 @@ async def test_a_second_execution_is_told_of(stage: Stage) -> None:
 async def test_a_client_cannot_number_attempts(stage: Stage) -> None:
     """The field is ours alone on such a route: what a client writes there does not reach the upstream."""
     request = stage.request(policy=AGAIN)
-    request.forward = lambda: replace(stage.request().forward(), headers=((b"idempotency-attempt", b"7"),))
+    request.wire = ((b"idempotency-attempt", b"7"),)
     await stage.engine.handle(request)
     assert [field for field in stage.upstream.sent[0].headers if field[0].lower() == ATTEMPT.lower()] == []

@@ -106,6 +106,6 @@ async def test_an_observing_route_asks_nobody(stage: Stage) -> None:
     hold = Hold(confirms=False)
     engine = engine_with(stage, hold)
     stage.upstream.plays(Part())
-    reply = await engine.observe(stage.request(policy=replace(POLICY, mode=Mode.OBSERVE)))
+    reply = await engine.handle(stage.request(policy=replace(POLICY, mode=Mode.OBSERVE)))
     assert told(reply)[1] == 201
     assert hold.asked == 0

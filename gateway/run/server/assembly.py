@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from gateway.background.maintenance import Background
 from gateway.background.reconciler import MARGIN, Reconciler
 from gateway.config import Config, TlsServer, UpstreamConfig
-from gateway.core.fingerprint import make_fingerprinter
 from gateway.core.policy import Policy
 from gateway.engine.engine import Engine
-from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.tools import Tools
 from gateway.http.limits import ClientLimits
@@ -62,7 +61,6 @@ class Gateway:
     reconciler: Reconciler
     webhooks: WebhookReceiver
     operator: Operator
-    fingerprints: Fingerprints
     identifier: Identifier
     memory: MemoryBudget
     retired: list[asyncio.Task[None]] = field(default_factory=list)
@@ -102,10 +100,9 @@ class Gateway:
         self.upstreams = prepared.upstreams
         self.observer.update_targets({name: config.upstreams[name].targets for name in prepared.fresh})
         self.observer.update_routes(config.routes)
-        self.fingerprints = make_fingerprints(config, self.registry, self.fingerprints)
-        self.engine.reconfigure(self.upstreams, self.fingerprints)
         self.webhooks.reconfigure(config.routes)
-        self.proxy.reconfigure(make_map(config, self.upstreams, prepared.identifier), ProblemWriter(config.problem_base))
+        routing = make_map(config, self.upstreams, prepared.identifier, self.proxy.routing)
+        self.proxy.reconfigure(routing, ProblemWriter(config.problem_base))
         self.config = config
         self.scopes.serve(config)
         unused = [upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream]
@@ -178,10 +175,9 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     identifier = make_identifier(config, upstreams)
-    fingerprints = make_fingerprints(config, registry)
     sealer, reconciliation = make_sealer(config), authority.reconciliation
     tools = Tools(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation, meanings=scopes)
-    engine = Engine(tools, upstreams, fingerprints)
+    engine = Engine(tools, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
     proxy = Proxy(
         make_map(config, upstreams, identifier),
@@ -228,7 +224,6 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         ),
         webhooks=webhooks,
         operator=make_operator(lambda: gateway.config, authority, tiered),
-        fingerprints=fingerprints,
         identifier=identifier,
         memory=memory,
     )
@@ -269,8 +264,8 @@ def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: I
     return Identifier(guarded(config), upstreams, SystemClock(), tls=client_context(None), before=before)
 
 
-def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Identifier) -> Routing:
-    """The compiled route map."""
+def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Identifier, before: Routing | None = None) -> Routing:
+    """The compiled route map; `before` is the last one."""
     client = config.client
     patience = Patience(client.send_timeout, client.min_rate)
     edge = Edge(
@@ -285,7 +280,17 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
     )
     forwards = frozenset(name for name, upstream in config.upstreams.items() if upstream.forwards_overrides)
     secret = config.digest_secret or b""
-    return make_routing(config.routes, upstreams, secret, config.trusted_proxies, edge, identifier, forwards_overrides=forwards)
+    return make_routing(
+        config.routes,
+        upstreams,
+        secret,
+        config.trusted_proxies,
+        edge,
+        identifier,
+        version=config.fingerprint_version,
+        forwards_overrides=forwards,
+        before=before,
+    )
 
 
 def make_limits(config: Config, connections: int) -> ClientLimits:
@@ -299,17 +304,6 @@ def make_limits(config: Config, connections: int) -> ClientLimits:
         max_header_size=client.max_header_size,
         max_headers=client.max_headers,
     )
-
-
-def make_fingerprints(config: Config, registry: Registry, old: Fingerprints | None = None) -> Fingerprints:
-    """A fingerprinter for each guarded route. Those of routes that left the map stay, for requests that are still on their way."""
-    secret = config.digest_secret or b""
-    by_route = {
-        route.id: make_fingerprinter(route.policy.fingerprint, secret, config.fingerprint_version)
-        for route in config.routes
-        if route.policy is not None
-    }
-    return Fingerprints({**(old.by_route if old is not None else {}), **by_route}, registry.fingerprint_policy, secret)
 
 
 def longest_lease(config: Config) -> float:

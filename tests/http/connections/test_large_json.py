@@ -13,7 +13,7 @@ async def test_others_go_on_while_a_large_body_is_read(size: int, held: bool) ->
     """The loop gets its turn meanwhile; a small body is not worth a thread."""
     turned = asyncio.Event()
     asyncio.get_running_loop().call_soon(turned.set)
-    text = await read_json(b'{"items":[' + b"0," * (size // 2) + b'0],"id":"k"}', ["/id"])
+    text = await read_json(b'{"items":[' + b"0," * (size // 2) + b'0],"id":"k"}', ("/id",))
     assert turned.is_set() is not held
     spliced = text.with_text("/id", "K")
     assert spliced is not None

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from gateway.core.decision import Label
-from gateway.core.key_location import Parts
 from gateway.core.model import Headers, RecordKey
-from gateway.core.policy import Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Switched
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
+from gateway.plan import GuardPlan
 from gateway.ports import RelayCut
+from tests.support.requests import StagedRequest
 from tests.system.simulation.scenario import Order, Script
 
 if TYPE_CHECKING:
@@ -38,26 +38,14 @@ class Ask:
     meaning: str
     asked: float
 
-    def guarded(self, policy: Policy) -> GuardedRequest:
+    def guarded(self, plan: GuardPlan) -> StagedRequest:
         headers: Headers = ((b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(self.meaning)))
         wire: Headers = (
             (b"X-Scope", self.key.scope_id.encode()),
             (b"Idempotency-Key", self.key.key.encode()),
             (b"X-Request-Id", self.request_id.encode()),
         )
-        body = self.meaning.encode()
-        return GuardedRequest(
-            self.request_id,
-            "charge",
-            "payments",
-            policy,
-            self.key,
-            "POST",
-            b"/v1/charges",
-            headers,
-            lambda: _parts(headers + wire),
-            body,
-        )
+        return StagedRequest(self.request_id, plan, self.key, self.meaning.encode(), headers, headers + wire)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +147,3 @@ class Client:
             gateway.forget(heard)
             if cancels and task is not None:
                 gateway.cancel(task)
-
-
-def _parts(headers: Headers) -> Parts:
-    return Parts(headers, b"/v1/charges", None)

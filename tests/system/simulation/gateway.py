@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.background.maintenance import Background
-from gateway.core.fingerprint import make_fingerprinter
-from gateway.core.policy import FingerprintPolicy
 from gateway.engine.engine import Engine
-from gateway.engine.fingerprints import Fingerprints
+from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.tools import Tools
 from gateway.ports import Store
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.tiered import TieredStore
+from tests.support.requests import plan_of
 from tests.system.simulation.authority import UnreliableStore
 from tests.system.simulation.clients import Answer, Ask, ConnectionLost, serve
 from tests.system.simulation.environment import CountingObserver, SeededRandomness, VirtualClock, in_place
@@ -73,10 +72,9 @@ class SimulatedGateway:
             self.tiered = rules.tiered(authority, hot, clock, lease_ttl=REDIS_LEASE, observer=self.observer)
         store: Store = self.tiered or authority
         self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
-        fingerprints = Fingerprints({"charge": make_fingerprinter(FingerprintPolicy(), b"")}, _no_policy, b"")
         tools = Tools(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
         self.upstream = rules.upstream(world, self.name)
-        self.engine = rules.engine(tools, {"payments": self.upstream}, fingerprints)
+        self.engine = rules.engine(tools, ForeignFingerprints(_no_policy, b""))
         background = Background(
             authority,
             clock,
@@ -94,7 +92,7 @@ class SimulatedGateway:
         if self.process.life is Life.CRASHED or not self.accepting:
             self._world.loop.outside(0.001, _lose, heard)
             return None
-        request = ask.guarded(self._world.scenario.policy)
+        request = ask.guarded(plan_of(self._world.scenario.policy, self.upstream))
         task = self.process.spawn(serve(self._world, self.engine, request))
         self._listeners[heard] = None
         task.add_done_callback(lambda done: self._answer(done, heard), context=OUTSIDE)

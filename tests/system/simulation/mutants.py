@@ -6,8 +6,8 @@ from types import MappingProxyType
 from uuid import UUID
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
-from gateway.engine.answers import Reply
-from gateway.engine.engine import Engine
+from gateway.engine.engine import Engine, Search
+from gateway.engine.engine import Found as Known
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
@@ -70,11 +70,11 @@ class SendsUnderAnyLease(LeaseKeeper):
 
 
 class TakesLapsedLeasesForFree(Engine):
-    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
-        if found.status is Status.IN_PROGRESS and not found.lease_live:
+    async def _judge(self, request: GuardedRequest, found: Record | Tombstone, search: Search) -> Known:
+        if isinstance(found, Record) and found.status is Status.IN_PROGRESS and not found.lease_live:
             await self._tools.store.release(_as_owner(found), "lapsed", LONG)
             return None
-        return await super()._judge(request, sent, found, last=last)
+        return await super()._judge(request, found, search)
 
 
 class GoesOnWithoutLooking(Engine):
@@ -103,16 +103,13 @@ class GoesOnAndReleases(Engine):
 
 
 class ForwardsThoughItAsked(Engine):
-    async def _resolve(self, request: GuardedRequest) -> Lease | Reply:
-        try:
-            return await super()._resolve(request)
-        except StoreUnavailable as error:
-            raise StoreUnavailable(error.store, error.reason, may_have_landed=False) from error
+    def _asked(self, unavailable: StoreUnavailable, search: Search) -> bool:
+        return False
 
 
 class TellsTheClientWhatItKnowsOfOthers(Engine):
-    async def _judge(self, request: GuardedRequest, sent: Fingerprint, found: Record, *, last: bool = False) -> Lease | Reply | None:
-        return await super()._judge(request, sent, replace(found, fingerprint=sent), last=last)
+    async def _comparable(self, request: GuardedRequest, found: Record) -> Fingerprint | None:
+        return found.fingerprint
 
 
 class OneTokenForAll(SeededRandomness):

@@ -1,6 +1,6 @@
-"""Fingerprints of requests, under the route's own policy and under the one that a record was written with."""
+"""Fingerprints of requests under the version and policy that a record was written with, where that is not the route's own."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from gateway.core.fingerprint import VERSIONS, Content, Fingerprinter, make_fingerprinter, parse_policy
 from gateway.core.model import Fingerprint
@@ -9,18 +9,13 @@ PolicyLookup = Callable[[bytes], Awaitable[tuple[int, str] | None]]
 """Finds (fingerprint version, policy text) by policy digest in the registry; None if it is not there. Raises StoreUnavailable."""
 
 
-class Fingerprints:
-    """Computes fingerprints. Foreign policies are looked up once and kept: a policy text never changes under its digest."""
+class ForeignFingerprints:
+    """Computes them. Foreign policies are looked up once and kept: a policy text never changes under its digest."""
 
-    def __init__(self, by_route: Mapping[str, Fingerprinter], lookup: PolicyLookup, secret: bytes) -> None:
-        self.by_route = by_route
+    def __init__(self, lookup: PolicyLookup, secret: bytes) -> None:
         self._lookup = lookup
         self._secret = secret
         self._foreign: dict[bytes, Fingerprinter] = {}
-
-    def current(self, route_id: str, content: Content) -> Fingerprint:
-        """Under the policy of the guarded route at hand."""
-        return self.by_route[route_id].fingerprint(content)
 
     async def comparable(self, content: Content, sent: Fingerprint, kept: Fingerprint) -> Fingerprint | None:
         """Under the record's own version and policy, or None if this process cannot compute that one."""

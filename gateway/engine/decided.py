@@ -1,0 +1,58 @@
+"""What a decision is told as, where nothing more has to be done for it."""
+
+from typing import assert_never
+
+from gateway.core.decision import (
+    Claim,
+    Decision,
+    Gone,
+    InProgress,
+    KeyMisuse,
+    Label,
+    Lapse,
+    Replay,
+    ReplayWithoutBody,
+    Unknown,
+    Unreadable,
+)
+from gateway.core.problems import Problem
+from gateway.engine.answers import LOOK_AGAIN, Refused, Reply
+
+
+def label_of(decision: Decision) -> Label:
+    """What a request is counted as about which this is decided. A claim is one that would have been executed again."""
+    match decision:
+        case Replay():
+            return Label.REPLAY
+        case Claim():
+            return Label.REEXECUTE
+        case _:
+            return answer_to(decision).label
+
+
+def answer_to(decision: Decision) -> Reply:
+    """The answer to a decision that asks nothing more of anybody."""
+    match decision:
+        case ReplayWithoutBody(_, response):
+            members = {
+                "original_status": response.status,
+                "body_length": response.body_length,
+                "body_sha256": response.body_digest.hex(),
+            }
+            return Reply(Label.REPLAY_WITHOUT_BODY, Refused(Problem.RESPONSE_NOT_STORED, members=members))
+        case InProgress(_, retry_after):
+            return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=retry_after))
+        case KeyMisuse():
+            return Reply(Label.KEY_MISUSE, Refused(Problem.KEY_REUSED))
+        case Unknown(_, retry_after):
+            detail = None if retry_after is None else LOOK_AGAIN
+            return Reply(Label.UNKNOWN, Refused(Problem.OUTCOME_UNKNOWN, retry_after=retry_after, detail=detail))
+        case Gone():
+            return Reply(Label.GONE, Refused(Problem.KEY_EXPIRED))
+        case Unreadable():
+            detail = "This record was written by a newer version of the gateway, which alone can compare requests with it."
+            return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=detail))
+        case Replay() | Claim() | Lapse():
+            raise AssertionError("replays, claims and lapses are carried out")
+        case _:
+            assert_never(decision)

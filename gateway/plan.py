@@ -1,0 +1,249 @@
+"""What is constant for a route, made once when a route map is loaded: requests compute nothing that their route map says already.
+
+Design of a request's way
+-------------------------
+
+*Plans.* `make_plans` compiles each `Route` into a `RoutePlan`; that of a guarded route has a `GuardPlan`. A part that a route does not
+use is None (or empty), so a feature costs only the routes that use it. A plan is immutable and holds its upstream: a reload makes new
+plans, and requests under way keep theirs, so nothing has to remember routes that left the map.
+
+*One object.* The connection makes a `Call` for each head that has come. It carries everything from there to the log line: the head, the
+plan, the key, the scope, the body, and at last the answer. The engine knows it as a `GuardedRequest`, the observer as an `Exchange`.
+
+*One flow.*  head → admit → (body) → reserve → decide → execute | answer
+
+    head      frame, host, loops; the plan by method and target; preflights and overrides where the plan has them
+    admit     key, scope, announced size, body: all that is at hand is judged in one synchronous step. What is not at hand (a principal
+              that others must confirm, a body that is still coming, large JSON) is a `Missing` part: fetch it, then admit again
+    reserve   one `Intent` for each statement, each with a fresh owner token
+    decide    one loop for requests that enforce, observe and wait; `gateway.core.decision` judges each record that is found
+    execute   an `Attempt` in a task of its own, since it belongs to the process and not to the client's connection
+    answer    one pass over the fields of the upstream's answer makes those of the client and those of the record
+
+*Slow ways* leave this flow at one place each and come back to it: spooled bodies and large JSON at admit; forward-auth and key sets at
+admit; large fingerprints and sealing before reserve; lost replies after reserve; streams and large answers while an attempt reads; tunnels
+and unguarded requests after head. No rule stands on two ways.
+
+*Failures.* Before reserve nothing has happened. A reserve whose reply is lost is confirmed by a write or taken back. After it the attempt
+alone settles: whatever it meets ends in complete, release or doubt.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from gateway.core.answers import removed_fields
+from gateway.core.cors import Cors
+from gateway.core.duplicates import Duplicates
+from gateway.core.field_names import SELECTING
+from gateway.core.fingerprint import VERSION, Fingerprinter, make_fingerprinter
+from gateway.core.headers import Fields
+from gateway.core.key import KeyFound, find_key, find_key_in, find_key_in_body, find_key_in_form
+from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_came
+from gateway.core.model import RecordKey, Terms
+from gateway.core.overrides import Overrides, make_overrides
+from gateway.core.policy import (
+    BodyKey,
+    Combine,
+    FormKey,
+    ForwardKey,
+    HeaderKey,
+    HeaderPrincipal,
+    Mode,
+    OnExpired,
+    OnUnknown,
+    Policy,
+    QueryKey,
+    Route,
+    principal_headers,
+)
+from gateway.core.reconcile.policy import Resend
+from gateway.core.scope import ScopeFound, derived_key, find_scope
+from gateway.core.splice import JsonText
+from gateway.core.status_headers import exposed
+from gateway.ports import Retention, Upstream
+
+FindKey: TypeAlias = Callable[[Fields, bytes], KeyFound]
+"""Finds the key in the field lines or in the target."""
+
+FindKeyInBody: TypeAlias = Callable[[bytes, Fields, JsonText | None], KeyFound]
+"""Finds the key in a body, of which the last argument is what is known of it as JSON."""
+
+FindScope: TypeAlias = Callable[[Fields], ScopeFound]
+"""Finds the caller's scope in the field lines."""
+
+CarryKey: TypeAlias = Callable[[Parts, RecordKey], Parts | None]
+"""Puts the key where the upstream expects it; None if the body cannot take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPlan:
+    """The constants of a guarded route.
+
+    `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be verified, or asked for.
+    `kept` are the lower-case fields that a client's `Connection` cannot strip. `carry_key` None: the request goes on with the key as it
+    came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `pointers` are where a key stands in a
+    JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is. `duplicates` is what
+    this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are between the upstream
+    and the gateway. `marks`: answers say what became of their key; `exposed` are the fields that a page's script needs to see.
+    """
+
+    route_id: str
+    upstream_name: str
+    upstream: Upstream
+    policy: Policy
+    observes: bool
+    find_key: FindKey | None
+    find_key_in_body: FindKeyInBody | None
+    find_scope: FindScope | None
+    kept: frozenset[bytes]
+    carry_key: CarryKey | None
+    changes_body: bool
+    pointers: tuple[str, ...]
+    fingerprinter: Fingerprinter
+    captures: bool
+    seals: bool
+    duplicates: Duplicates | None
+    removed: frozenset[bytes]
+    terms: Terms
+    retention: Retention
+    marks: bool
+    exposed: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePlan:
+    """The constants of a route. `guard` is None where it passes straight through, `cors` where it says nothing to pages of other origins,
+    `overrides` where no guarded route leads to the same upstream.
+    """
+
+    id: str
+    route: Route
+    upstream: Upstream
+    cors: Cors | None
+    overrides: Overrides | None
+    guard: GuardPlan | None
+
+    @property
+    def mode(self) -> str:
+        """As logs and metrics call it."""
+        return "off" if self.guard is None else self.guard.policy.mode.value
+
+
+def make_plans(
+    routes: tuple[Route, ...],
+    upstreams: Mapping[str, Upstream],
+    secret: bytes,
+    *,
+    version: int = VERSION,
+    forwards_overrides: Collection[str] = (),
+    before: Mapping[str, RoutePlan] | None = None,
+) -> dict[str, RoutePlan]:
+    """The plans of a route map, by route id. `forwards_overrides` names the upstreams of which the operator says that they know none;
+    `version` is the fingerprint version that is written. `before` are the plans of the last map: what this process has seen of equal
+    requests stays known.
+    """
+    guards = [(route.upstream, route.policy) for route in routes if route.policy is not None]
+    overrides = {
+        name: make_overrides([policy for upstream, policy in guards if upstream == name], refuse=name not in forwards_overrides)
+        for name in {upstream for upstream, _ in guards}
+    }
+    plans: dict[str, RoutePlan] = {}
+    for route in routes:
+        upstream, earlier = upstreams[route.upstream], (before or {}).get(route.id)
+        guard = (
+            None
+            if route.policy is None
+            else make_guard_plan(route, route.policy, upstream, secret, version=version, before=None if earlier is None else earlier.guard)
+        )
+        plans[route.id] = RoutePlan(route.id, route, upstream, route.cors, overrides.get(route.upstream), guard)
+    return plans
+
+
+def make_guard_plan(
+    route: Route,
+    policy: Policy,
+    upstream: Upstream,
+    secret: bytes,
+    *,
+    version: int = VERSION,
+    before: GuardPlan | None = None,
+) -> GuardPlan:
+    """The plan of one guarded route; the arguments as for `make_plans`."""
+    in_head = isinstance(policy.key.place, HeaderKey | QueryKey)
+    return GuardPlan(
+        route.id,
+        route.upstream,
+        upstream,
+        policy,
+        policy.mode is Mode.OBSERVE,
+        _key_finder(policy) if in_head else None,
+        None if in_head else _body_key_finder(policy),
+        _scope_finder(policy, secret) if _told_by_fields(policy) else None,
+        frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
+        None if goes_as_it_came(policy) else _key_carrier(policy, secret),
+        changes_body(policy),
+        tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
+        make_fingerprinter(policy.fingerprint, secret, version),
+        policy.reconcilable and policy.mode is Mode.ENFORCE,
+        isinstance(policy.reconcile.probe, Resend),
+        _duplicates(policy, before),
+        removed_fields(policy),
+        _terms(route.id, policy),
+        Retention.of(policy),
+        policy.status_fields or policy.mark_duplicates or policy.expose_headers,
+        exposed(policy),
+    )
+
+
+def _terms(route_id: str, policy: Policy) -> Terms:
+    return Terms(
+        route_id,
+        policy.lease,
+        policy.max_execution,
+        policy.reconcilable,
+        policy.tombstone if policy.on_expired is OnExpired.GONE else None,
+        policy.mode is Mode.OBSERVE,
+        policy.on_unknown is OnUnknown.REEXECUTE,
+    )
+
+
+def _lower(name: str) -> bytes:
+    return name.lower().encode()
+
+
+def _told_by_fields(policy: Policy) -> bool:
+    """Whether fields alone tell the caller."""
+    return all(isinstance(source, HeaderPrincipal) for source in policy.principal) and (
+        policy.combine is Combine.ALL or len(policy.principal) < 2
+    )
+
+
+def _key_finder(policy: Policy) -> FindKey:
+    if isinstance(policy.key.place, QueryKey):
+        return lambda _, target: find_key_in(target, policy.key)
+    return lambda fields, _: find_key(fields, policy.key)
+
+
+def _body_key_finder(policy: Policy) -> FindKeyInBody:
+    if isinstance(policy.key.place, FormKey):
+        return lambda body, fields, _: find_key_in_form(body, fields, policy.key)
+    return lambda body, _, text: find_key_in_body(body, policy.key, text)
+
+
+def _scope_finder(policy: Policy, secret: bytes) -> FindScope:
+    return partial(find_scope, scope=policy.scope, principal=principal_headers(policy.principal), secret=secret)
+
+
+def _key_carrier(policy: Policy, secret: bytes) -> CarryKey:
+    if policy.forward_key is ForwardKey.DERIVED:
+        return lambda parts, key: carry(parts, policy, key.key, derived_key(secret, key.scope_id, key.key).decode())
+    return lambda parts, key: carry(parts, policy, key.key, "")
+
+
+def _duplicates(policy: Policy, before: GuardPlan | None) -> Duplicates | None:
+    if not policy.duplicates:
+        return None
+    earlier = None if before is None else before.duplicates
+    return earlier if earlier is not None and earlier.window == policy.duplicates else Duplicates(policy.duplicates)

@@ -1,0 +1,96 @@
+"""Plans: what a route does not use is not there, and a reload keeps what must be kept."""
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.policy import (
+    BasicPrincipal,
+    BodyKey,
+    FormKey,
+    ForwardKey,
+    HeaderKey,
+    HeaderPrincipal,
+    Hint,
+    KeyPolicy,
+    Mode,
+    OnUnknown,
+    Policy,
+    QueryKey,
+    Route,
+)
+from gateway.plan import GuardPlan, RoutePlan, make_plans
+from tests.support.requests import NoUpstream, plan_of
+
+POLICY = Policy("payments", (HeaderPrincipal("Authorization"),))
+UPSTREAMS = {"payments": NoUpstream()}
+
+
+def plans_of(policy: Policy, before: dict[str, RoutePlan] | None = None) -> dict[str, RoutePlan]:
+    return make_plans((Route("charge", "/v1/charges", "payments", policy=policy),), UPSTREAMS, b"", before=before)
+
+
+def guard_of(plans: dict[str, RoutePlan]) -> GuardPlan:
+    guard = plans["charge"].guard
+    assert guard is not None
+    return guard
+
+
+def test_a_plain_route_uses_nothing() -> None:
+    """A feature that a route does not use has no part in its plan: it cannot cost anything."""
+    plan = plan_of(POLICY)
+    assert plan.find_key is not None
+    assert plan.find_scope is not None
+    assert (plan.find_key_in_body, plan.carry_key, plan.duplicates) == (None, None, None)
+    assert (plan.changes_body, plan.captures, plan.seals, plan.marks, plan.observes) == (False,) * 5
+    assert (plan.pointers, plan.removed) == ((), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("change", "uses"),
+    [
+        ({"key": KeyPolicy(BodyKey("/id"))}, lambda plan: plan.find_key is None and plan.find_key_in_body and plan.pointers == ("/id",)),
+        ({"key": KeyPolicy(FormKey("id"))}, lambda plan: plan.find_key is None and plan.find_key_in_body and not plan.pointers),
+        ({"key": KeyPolicy(QueryKey("id"))}, lambda plan: plan.find_key and plan.find_key_in_body is None),
+        ({"principal": (BasicPrincipal(),)}, lambda plan: plan.find_scope is None),
+        ({"forward_key": ForwardKey.DERIVED}, lambda plan: plan.carry_key and not plan.changes_body),
+        ({"forward_key_in": BodyKey("/id")}, lambda plan: plan.carry_key and plan.changes_body and plan.pointers == ("/id",)),
+        ({"forward_key_in": HeaderKey("Other")}, lambda plan: plan.carry_key and not plan.changes_body),
+        ({"on_unknown": OnUnknown.REEXECUTE}, lambda plan: plan.captures and plan.terms.reexecute),
+        ({"duplicates": 5.0}, lambda plan: plan.duplicates is not None),
+        ({"hints": (Hint("X-Bank", remove=True),)}, lambda plan: plan.removed == {b"x-bank"}),
+        ({"trust_retention": True}, lambda plan: plan.removed == {b"idempotency-retention"}),
+        ({"status_fields": True}, lambda plan: plan.marks),
+        ({"mark_duplicates": True}, lambda plan: plan.marks),
+        ({"expose_headers": True}, lambda plan: plan.marks),
+        ({"mode": Mode.OBSERVE}, lambda plan: plan.observes and not plan.captures),
+    ],
+)
+def test_what_is_used_is_there(change: dict[str, object], uses: object) -> None:
+    """Each setting brings the part that carries it out."""
+    assert callable(uses)
+    assert uses(plan_of(replace(POLICY, **change)))  # type: ignore[arg-type]  # settings by name
+
+
+def test_a_reload_keeps_what_was_seen_of_equal_requests() -> None:
+    """As long as the window is the same; a plan of another window begins anew."""
+
+    watching = replace(POLICY, duplicates=5.0)
+    first = plans_of(watching)
+    assert guard_of(first).duplicates is not None
+    assert guard_of(plans_of(replace(watching, lease=7.0), first)).duplicates is guard_of(first).duplicates
+    assert guard_of(plans_of(replace(watching, duplicates=6.0), first)).duplicates is not guard_of(first).duplicates
+    assert guard_of(plans_of(POLICY, first)).duplicates is None
+
+
+def test_a_route_beside_a_guarded_one_has_its_judge() -> None:
+    """Overrides are judged on every route to an upstream that has guarded ones, and on no other."""
+    routes = (
+        Route("charge", "/v1/charges", "payments", policy=POLICY),
+        Route("rest", "/**", "payments"),
+        Route("docs", "/docs", "docs"),
+    )
+    plans = make_plans(routes, {**UPSTREAMS, "docs": NoUpstream()}, b"")
+    assert plans["charge"].overrides is plans["rest"].overrides is not None
+    assert (plans["docs"].overrides, plans["docs"].guard, plans["docs"].cors) == (None, None, None)
+    assert (plans["rest"].mode, plans["charge"].mode) == ("off", "enforce")
