@@ -14,19 +14,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
-from gateway.background.answers import packed
 from gateway.background.probe import Finding, Way, ask
 from gateway.core.model import Record, RecordKey, Status
 from gateway.core.policy import OnUnknown, Policy, Route
 from gateway.core.reconcile.policy import Cancel, Manual, Resend, Verdict
-from gateway.core.reconcile.steps import Again, Bury, Conclude, Free, NextStep, may_complete, next_step, ran_twice
+from gateway.core.reconcile.steps import ROUNDS, Again, Bury, Conclude, Free, NextStep, may_complete, next_step, ran_twice
 from gateway.ports import Clock, Observer, Randomness, Retention, StoreUnavailable, Transition
 from gateway.ports.reconciliation import VERDICT_REASONS, Doubtful, Entry, Evidence, Fence, Reconciliation, Sealer
+from gateway.runtime.packing import pack_response
 
 BACKOFF = 0.1
 BACKOFF_MAX = 2.0
-ROUNDS = 3
-"""How often a word *executed* is brought against a version that has moved."""
 
 SCHEDULED, RESOLVED, FAILED, DEAD_LETTERED = "scheduled", "resolved", "failed", "dead_lettered"
 STALE_VERDICT = "verdict"
@@ -129,7 +127,7 @@ class Look:
     async def _conclude(self, finding: Finding, entry: Entry) -> bool:
         """*Executed* counts at any time: brought again where the record has moved and could still be run once more."""
         assert finding.answer is not None, "an answer comes with the verdict"
-        answer, retention = await packed(finding.answer), Retention.of(self._policy, finding.retention)
+        answer, retention = await pack_response(finding.answer), Retention.of(self._policy, finding.retention)
         fence, found = self._doubt.fence, None
         for _ in range(ROUNDS):
             if await self._once(partial(self._tools.reconciliation.conclude_executed, fence, answer, retention, entry)):

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from gateway.core.headers import Fields, wire_name
 from gateway.core.model import Headers
 from gateway.core.pointers import NOTHING, Json
-from gateway.core.policy import Hint, HintedOutcome
+from gateway.core.policy import MAX_RETENTION, Hint, HintedOutcome
 from gateway.core.reconcile.found import document_of, meets
 from gateway.core.reconcile.policy import AnswerPlan
 
 RETENTION = b"idempotency-retention"
 """The field of `retention_of`, in lower case. It is between the upstream and us: on a route that trusts it the client does not get it."""
-
-MAX_RETENTION = 3650 * 86400.0
-"""Seconds: as long as a route may keep an answer by configuration."""
 
 LONGEST_READ = 1024 * 1024
 """Of a longer body nothing is read, in bytes: it meets no condition."""

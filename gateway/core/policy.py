@@ -8,6 +8,12 @@ from typing import TypeAlias, assert_never
 from gateway.core.cors import Cors
 from gateway.core.reconcile.policy import AnswerPlan, Condition, Manual, Reconcile, Webhook
 
+DEFAULT_RETENTION = 86400.0
+"""Seconds that a completed record is kept where neither its route nor its upstream says how long."""
+
+MAX_RETENTION = 3650 * 86400.0
+"""Seconds: as long as a route, an upstream or an operator may have a record kept."""
+
 
 class KeyMode(enum.StrEnum):
     """How strictly a key's spelling is judged; see `gateway.core.key`."""
@@ -360,7 +366,7 @@ class Policy:
     in_flight: InFlight = InFlight.CONFLICT
     wait: float = 10.0
     lease: float = 30.0
-    retention: float = 86400.0
+    retention: float = DEFAULT_RETENTION
     on_expired: OnExpired = OnExpired.EXECUTE
     tombstone: float = 30 * 86400.0
     expired: Expired = Expired.DELETE

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from gateway.background.answers import packed
 from gateway.core.answers import built
 from gateway.core.framing import judge_framing
 from gateway.core.model import Headers
@@ -27,17 +26,15 @@ from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.found import Found, Judged, Names, judge
 from gateway.core.reconcile.policy import OWN_KEY, Verdict, Webhook
 from gateway.core.reconcile.signatures import Refusal, verify
-from gateway.core.reconcile.steps import Again, Attach, Conclude, Free, Ignore, webhook_step
+from gateway.core.reconcile.steps import ROUNDS, Again, Attach, Conclude, Free, Ignore, webhook_step
 from gateway.core.routes import split_target
 from gateway.http.request import Request
 from gateway.http.response import CLIENT_GONE, WireResponse
 from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition, WebhookExchange
 from gateway.ports.reconciliation import VERDICT_REASONS, Detail, Entry, Event, Evidence, Reconciliation, Subject
+from gateway.runtime.packing import pack_response
 from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE, SLOW, TOO_LARGE, TOO_OLD, Outcome, respond
 from gateway.webhook.reading import BodyTooLarge, MemoryFull, SenderGone, read_body, tell
-
-ROUNDS = 3
-"""How often a record is looked at again that somebody else has just moved."""
 
 FOUND_AT_MOST = 16
 """More records under one value are not told apart by their routes any more."""
@@ -215,7 +212,7 @@ class WebhookReceiver:
         match step:
             case Conclude() | Attach():
                 assert judged.answer is not None, "an executed verdict has an answer"
-                response = await packed(built(judged.answer))
+                response = await pack_response(built(judged.answer))
                 if isinstance(step, Attach):
                     return await reconciliation.attach(fence, Evidence(response, entry), event), "attached"
                 return await reconciliation.conclude_executed(fence, response, Retention.of(heard.policy), entry, event), "applied"

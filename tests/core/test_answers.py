@@ -1,13 +1,16 @@
 """What of an upstream's answer is for the client and for the record."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.answers import answer_fields, kept_for, phrase, removed_fields
+from gateway.core.answers import answer_fields, built, kept_for, phrase, removed_fields
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
 from gateway.core.model import Headers
 from gateway.core.policy import Expired, Hint, OnExpired, Policy
+from gateway.core.reconcile.found import Built
 from gateway.ports import Retention
 
 DATE = b"Fri, 27 Nov 2026 12:00:00 GMT"
@@ -64,3 +67,13 @@ def test_retention_is_the_routes(retention: float, on_expired: OnExpired, expire
         policy.keep_for if expired is Expired.KEEP else None,
     )
     assert Retention.of(policy, seconds) == wanted
+
+
+@given(st.integers(200, 599), st.binary(max_size=64))
+def test_a_built_answer_is_described_in_full(status: int, body: bytes) -> None:
+    """With length, digest, and the status's own phrase if it has one."""
+    answer = built(Built(status, ((b"X-Bank", b"1"),), body))
+    assert (answer.status, answer.headers, answer.body) == (status, ((b"X-Bank", b"1"),), body)
+    assert (answer.body_length, answer.body_digest) == (len(body), hashlib.sha256(body).digest())
+    assert built(Built(201, (), b"")).reason == b"Created"
+    assert built(Built(599, (), b"")).reason == b""

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.hints import LONGEST_READ, MAX_RETENTION, reads_body, removed, retention_of, signal_of
+from gateway.core.hints import LONGEST_READ, reads_body, removed, retention_of, signal_of
 from gateway.core.model import Headers
-from gateway.core.policy import Hint, HintedOutcome
+from gateway.core.policy import MAX_RETENTION, Hint, HintedOutcome
 from gateway.core.reconcile.policy import Condition
 from gateway.core.reconcile.policy import Test as By
 

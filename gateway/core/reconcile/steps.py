@@ -11,6 +11,9 @@ from typing import Protocol, TypeAlias, assert_never
 from gateway.core.model import Record, Status
 from gateway.core.reconcile.policy import Pace, Verdict
 
+ROUNDS = 3
+"""How often a verdict or a late answer is brought to a record that another process has just moved."""
+
 _MOST_DOUBLINGS = 62
 """Beyond all waits; a float takes it."""
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.devtools.sample.answers import answer, error
 from gateway.devtools.sample.desk import Desk, Order
 from gateway.devtools.sample.events import Events, Hook
-from gateway.devtools.sample.ledger import Charge, Ledger, Outcome, Refund, Refused
+from gateway.devtools.sample.ledger import Charge, Ledger, OperationRefused, Outcome, Refund
 from gateway.devtools.sample.orders import carry_out
+from gateway.devtools.sample.responses import answer, error
 from gateway.devtools.sample.variants import HEADERS, seconds_of
 
 LEDGER = web.AppKey("ledger", Ledger)
@@ -73,7 +73,7 @@ async def closing(app: web.Application) -> AsyncIterator[None]:
 async def errors_as_json(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
     try:
         return await handler(request)
-    except Refused as refused:
+    except OperationRefused as refused:
         return error(refused.status, refused.code, refused.message)
     except web.HTTPException as problem:
         headers = {"Allow": problem.headers["Allow"]} if "Allow" in problem.headers else None
@@ -92,7 +92,7 @@ async def create_charge(request: web.Request) -> web.StreamResponse:
     account, amount = text(body, "account"), positive(body, "amount")
     currency = text(body, "currency")
     if re.fullmatch("[A-Z]{3}", currency) is None:
-        raise Refused(422, "invalid_field", "currency is three capital letters, such as EUR")
+        raise OperationRefused(422, "invalid_field", "currency is three capital letters, such as EUR")
     reference = text(body, "reference") if "reference" in body else None
     ledger, key = request.app[LEDGER], key_of(request)
     order = Order("charge", key, reference, lambda: ledger.charge(account, amount, currency, key, reference))
@@ -112,7 +112,7 @@ async def cancel_charge(request: web.Request) -> web.Response:
     body = await body_of(request)
     key, for_good = bare(text(body, "idempotency_key")), body.get("for_good", False)
     if not isinstance(for_good, bool):
-        raise Refused(422, "invalid_field", "for_good is true or false")
+        raise OperationRefused(422, "invalid_field", "for_good is true or false")
     request.app[DESK].require_up(lookup=True)
     done = request.app[DESK].cancel(key, for_good=for_good)
     if done is None:
@@ -150,7 +150,7 @@ def looked_up(request: web.Request, name: str, booked: Iterable[Charge | Refund]
 async def show_charge(request: web.Request) -> web.Response:
     charge = request.app[LEDGER].charges.get(request.match_info["id"])
     if charge is None:
-        raise Refused(404, "no_such_charge", f"there is no charge {request.match_info['id']}")
+        raise OperationRefused(404, "no_such_charge", f"there is no charge {request.match_info['id']}")
     return answer(asdict(charge))
 
 
@@ -187,7 +187,7 @@ async def be_away(request: web.Request) -> web.Response:
     body = await body_of(request)
     seconds, of = seconds_of(text(body, "for")), body.get("of", "lookup")
     if seconds is None or of not in ("lookup", "everything"):
-        raise Refused(422, "invalid_field", 'for is a time such as 5s, at most 60s; of is "lookup" or "everything"')
+        raise OperationRefused(422, "invalid_field", 'for is a time such as 5s, at most 60s; of is "lookup" or "everything"')
     request.app[DESK].go_down(seconds, everything=of == "everything")
     return answer({"for": seconds, "of": of})
 
@@ -203,23 +203,23 @@ async def body_of(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.read())
     except (ValueError, RecursionError):
-        raise Refused(400, "invalid_json", "the body is not JSON") from None
+        raise OperationRefused(400, "invalid_json", "the body is not JSON") from None
     if not isinstance(body, dict):
-        raise Refused(400, "invalid_json", "the body is not a JSON object")
+        raise OperationRefused(400, "invalid_json", "the body is not a JSON object")
     return body
 
 
 def text(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= 255:
-        raise Refused(422, "invalid_field", f"{name} is a text of 1 to 255 characters")
+        raise OperationRefused(422, "invalid_field", f"{name} is a text of 1 to 255 characters")
     return value
 
 
 def positive(body: dict[str, Any], name: str) -> int:
     value = body.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= LARGEST_AMOUNT:
-        raise Refused(422, "invalid_field", f"{name} is a positive whole number of minor units")
+        raise OperationRefused(422, "invalid_field", f"{name} is a positive whole number of minor units")
     return value
 
 

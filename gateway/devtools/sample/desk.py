@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from gateway.devtools.sample.answers import error_body
 from gateway.devtools.sample.events import Events
-from gateway.devtools.sample.ledger import Charge, Ledger, Outcome, Refund, Refused
+from gateway.devtools.sample.ledger import Charge, Ledger, OperationRefused, Outcome, Refund
+from gateway.devtools.sample.responses import error_body
 from gateway.devtools.sample.variants import Variant
 
 Result = TypeVar("Result")
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Something to execute: `book` does it, or raises `Refused`, which is an outcome like any other. `kind` is charge or refund."""
+    """Something to execute: `book` does it, or raises `OperationRefused`, an outcome like any other. `kind` is charge or refund."""
 
     kind: str
     key: str | None
@@ -44,14 +44,14 @@ class Desk:
     def arrived(self, key: str | None, variant: Variant) -> tuple[Outcome | None, bool]:
         """The outcome with which a deduplicating request is answered instead of being executed, and whether one came before under its key.
 
-        Raises Refused (409) while that one still runs.
+        Raises OperationRefused (409) while that one still runs.
         """
         if variant.down:
             self.go_down(variant.down, everything=False)
         if key is None or not (self._deduplicate if variant.deduplicate is None else variant.deduplicate):
             return None, False
         if self._running[key]:
-            raise Refused(409, "in_progress", "a request with this key is being executed")
+            raise OperationRefused(409, "in_progress", "a request with this key is being executed")
         met = key in self._met
         self._met.add(key)
         return self.ledger.outcomes.get(key), met
@@ -85,7 +85,7 @@ class Desk:
         """What the books do not allow was executed too: its answer is final."""
         try:
             outcome = Outcome(201, {**asdict(order.book()), "status": "succeeded"})
-        except Refused as refused:
+        except OperationRefused as refused:
             outcome = Outcome(refused.status, error_body(refused.code, refused.message))
         if order.key is not None:
             self.ledger.note(order.key, outcome)
@@ -123,9 +123,9 @@ class Desk:
             self._lookups_down = until
 
     def require_up(self, *, lookup: bool) -> None:
-        """Raises Refused (503) while the sample is away."""
+        """Raises OperationRefused (503) while the sample is away."""
         if asyncio.get_running_loop().time() < max(self._all_down, self._lookups_down if lookup else 0.0):
-            raise Refused(503, "down", "the sample was asked to be away for a while")
+            raise OperationRefused(503, "down", "the sample was asked to be away for a while")
 
     # ---- tasks
 

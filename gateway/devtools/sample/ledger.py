@@ -10,7 +10,7 @@ OPENING_BALANCE = 100_000
 """What every account holds when it is first seen, in minor units."""
 
 
-class Refused(Exception):
+class OperationRefused(Exception):
     """The books do not allow an operation. `status` is the HTTP status, `code` a stable word."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -77,7 +77,7 @@ class Ledger:
         self._count(key)
         balance = self.balance(account) - amount
         if balance < 0:
-            raise Refused(402, "insufficient_funds", f"account {account} holds {self.balance(account)}, less than {amount}")
+            raise OperationRefused(402, "insufficient_funds", f"account {account} holds {self.balance(account)}, less than {amount}")
         charge = Charge(f"ch_{len(self.charges) + 1:06}", account, amount, currency, balance, key, reference)
         self.charges[charge.id] = charge
         self.balances[account] = balance
@@ -89,11 +89,11 @@ class Ledger:
         self._count(key)
         charge = self.charges.get(charge_id)
         if charge is None:
-            raise Refused(404, "no_such_charge", f"there is no charge {charge_id}")
+            raise OperationRefused(404, "no_such_charge", f"there is no charge {charge_id}")
         left = charge.amount - sum(refund.amount for refund in self.refunds.values() if refund.charge == charge_id)
         amount = left if amount is None else amount
         if left == 0 or amount > left:
-            raise Refused(422, "refund_too_large", f"{left} is left of charge {charge_id}")
+            raise OperationRefused(422, "refund_too_large", f"{left} is left of charge {charge_id}")
         balance = self.balance(charge.account) + amount
         refund = Refund(f"re_{len(self.refunds) + 1:06}", charge_id, charge.account, amount, charge.currency, balance, key)
         self.refunds[refund.id] = refund

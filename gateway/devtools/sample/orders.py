@@ -4,14 +4,14 @@ import asyncio
 
 from aiohttp import web
 
-from gateway.devtools.sample.answers import answer, error, half, hang_up, reset_when_closed
 from gateway.devtools.sample.desk import Desk, Order
 from gateway.devtools.sample.ledger import Outcome
+from gateway.devtools.sample.responses import answer, error, half, hang_up, reset_when_closed
 from gateway.devtools.sample.variants import FAIL, Fail, variant_of
 
 
 async def carry_out(request: web.Request, desk: Desk, order: Order) -> web.StreamResponse:
-    """Execute and answer. The answer to a closed connection is never sent. Raises Refused."""
+    """Execute and answer. The answer to a closed connection is never sent. Raises OperationRefused."""
     variant = variant_of(request)
     desk.require_up(lookup=False)
     known, met = desk.arrived(order.key, variant)

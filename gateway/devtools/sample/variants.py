@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.devtools.sample.ledger import Refused
+from gateway.devtools.sample.ledger import OperationRefused
 
 DELAY = "X-Sample-Delay"
 EXECUTE_AFTER = "X-Sample-Execute-After"
@@ -70,7 +70,7 @@ class Variant:
 
 
 def variant_of(request: web.Request) -> Variant:
-    """Raises Refused (400) for a header that it does not understand."""
+    """Raises OperationRefused (400) for a header that it does not understand."""
     return Variant(
         _time(request, DELAY),
         _time(request, EXECUTE_AFTER),
@@ -92,7 +92,7 @@ def seconds_of(text: str) -> float | None:
 def _time(request: web.Request, name: str) -> float:
     seconds = seconds_of(request.headers.get(name, "0"))
     if seconds is None:
-        raise Refused(400, "bad_header", f"{name} is a time such as 2s or 500ms, at most {LONGEST_DELAY:.0f}s")
+        raise OperationRefused(400, "bad_header", f"{name} is a time such as 2s or 500ms, at most {LONGEST_DELAY:.0f}s")
     return seconds
 
 
@@ -103,18 +103,18 @@ def _fail(request: web.Request) -> Fail | None:
     try:
         return Fail(word.strip().lower())
     except ValueError:
-        raise Refused(400, "bad_header", f"{FAIL} is one of {', '.join(Fail)}") from None
+        raise OperationRefused(400, "bad_header", f"{FAIL} is one of {', '.join(Fail)}") from None
 
 
 def _count(request: web.Request) -> int:
     text = request.headers.get(HIDE, "0")
     if re.fullmatch(r"\d{1,4}", text, re.ASCII) is None or int(text) > MOST_HIDDEN:
-        raise Refused(400, "bad_header", f"{HIDE} is a number of lookups, at most {MOST_HIDDEN}")
+        raise OperationRefused(400, "bad_header", f"{HIDE} is a number of lookups, at most {MOST_HIDDEN}")
     return int(text)
 
 
 def _yes(request: web.Request) -> bool | None:
     word = request.headers.get(DEDUPLICATE)
     if word not in {None, "yes", "no"}:
-        raise Refused(400, "bad_header", f"{DEDUPLICATE} is yes or no")
+        raise OperationRefused(400, "bad_header", f"{DEDUPLICATE} is yes or no")
     return None if word is None else word == "yes"

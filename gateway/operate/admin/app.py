@@ -18,10 +18,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from gateway.config import Listener, TcpListener, UnixListener
-from gateway.operate.admin.answers import answer, problem
 from gateway.operate.admin.callers import refused
 from gateway.operate.admin.inputs import BODY_LIMIT
 from gateway.operate.admin.records import record_routes
+from gateway.operate.admin.responses import answer, problem
 from gateway.operate.admin.scrape import scrape
 from gateway.operate.operations import Operator, Wrong
 from gateway.ports import StoreUnavailable

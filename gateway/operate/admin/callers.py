@@ -9,7 +9,7 @@ import re
 from aiohttp import web
 
 from gateway.config import TcpListener
-from gateway.operate.admin.answers import problem
+from gateway.operate.admin.responses import problem
 
 _READS = frozenset({"GET", "HEAD"})
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]+))(?::[0-9]*)?")

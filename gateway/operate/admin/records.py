@@ -9,9 +9,9 @@ from aiohttp import web
 
 from gateway.core.model import RecordKey
 from gateway.core.reconcile.policy import Verdict
-from gateway.operate.admin.answers import answer, http_date, problem
 from gateway.operate.admin.inputs import Document, Query, read_document
 from gateway.operate.admin.openapi import PAGE, document
+from gateway.operate.admin.responses import answer, http_date, problem
 from gateway.operate.operations import (
     PAGE_MAX,
     Changed,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gateway.operate.operations.inputs import ACTOR_MAX, REASON_MAX, RETENTION_MAX, STATES
+from gateway.core.policy import MAX_RETENTION
+from gateway.operate.operations.inputs import ACTOR_MAX, REASON_MAX, STATES
 
 Json = dict[str, Any]
 
@@ -29,7 +30,7 @@ ACTOR: Json = {
 _RETENTION: Json = {
     "type": "number",
     "minimum": 1,
-    "maximum": RETENTION_MAX,
+    "maximum": MAX_RETENTION,
     "description": "Seconds that the record is kept from now on. Default: the route's retention.",
 }
 _GROUNDS: Json = {"reason": REASON, "actor": ACTOR, "version": VERSION}

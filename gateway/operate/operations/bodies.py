@@ -1,21 +1,16 @@
 """Answers as people give and see them: judged, packed and unpacked as the engine does it."""
 
-import asyncio
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import ParamSpec, TypeVar
 
 from gateway.core.answers import phrase
 from gateway.core.headers import to_client, to_store
 from gateway.core.model import Headers, StoredResponse
-from gateway.core.packing import INLINE, PLAIN, pack, unpack
+from gateway.core.packing import PLAIN
 from gateway.operate.operations.inputs import Wrong
 from gateway.ports.reconciliation import Shown
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from gateway.runtime.packing import pack_response, unpack_body
 
 HEADERS_MAX = 64 * 1024
 """Bytes of an answer's header fields, at most."""
@@ -49,23 +44,17 @@ def never_stored(headers: Headers) -> list[str]:
 
 async def answer(status: int, headers: Headers, body: bytes) -> StoredResponse:
     """A checked answer as its record keeps it: without the fields that are never stored."""
-    kept = to_store(to_client(headers))
-    encoding, packed = await _beside(len(body), pack, body, kept)
-    return StoredResponse(status, phrase(status), kept, packed, len(body), hashlib.sha256(body).digest(), encoding)
+    plain = StoredResponse(status, phrase(status), to_store(to_client(headers)), body, len(body), hashlib.sha256(body).digest())
+    return await pack_response(plain)
 
 
 async def unpacked(shown: Shown) -> Shown:
     """With the body as it came. One that cannot be unpacked is left out: its length and digest still say what it was."""
     response = shown.response
-    if response is None or response.body is None or response.encoding == PLAIN:
+    if response is None or response.body is None:
         return shown
     try:
-        body = await _beside(response.body_length, unpack, response.encoding, response.body, response.body_length)
+        body = await unpack_body(response)
     except ValueError:
         return replace(shown, response=response.without_body())
     return replace(shown, response=replace(response, body=body, encoding=PLAIN))
-
-
-async def _beside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`work`, off the event loop if `size` bytes would hold it up."""
-    return work(*args, **kwargs) if size <= INLINE else await asyncio.to_thread(work, *args, **kwargs)

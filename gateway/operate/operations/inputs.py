@@ -4,6 +4,8 @@ import unicodedata
 from dataclasses import dataclass
 
 from gateway.core.model import Status
+from gateway.core.policy import MAX_RETENTION
+from gateway.core.reconcile.capture import keepable
 from gateway.ports.reconciliation import Selection
 
 STATES = (*[status.value for status in Status], "dead_letter")
@@ -12,7 +14,6 @@ STATES = (*[status.value for status in Status], "dead_letter")
 PAGE_MAX = 1000
 """Records, or lines of the audit, in one page at most."""
 
-RETENTION_MAX = 3660 * 86400.0
 ACTOR_MAX = 255
 REASON_MAX = 2000
 
@@ -49,17 +50,12 @@ def _check_text(field: str, text: str, longest: int, allowed: str) -> None:
         raise Wrong(field, "control characters cannot be stored")
 
 
-def storable(text: str) -> bool:
-    """Whether Postgres can hold the text: no NUL, no half of a surrogate pair."""
-    return not any(character == "\0" or unicodedata.category(character) == "Cs" for character in text)
-
-
 def check_selection(selection: Selection) -> None:
     if selection.state is not None and selection.state not in STATES:
         raise Wrong("state", f"one of {', '.join(STATES)}")
     for name in ("route", "scope", "key"):
         text = getattr(selection, name)
-        if text is not None and not (text and storable(text)):
+        if text is not None and not (text and keepable(text)):
             raise Wrong(name, "no record can have this one")
 
 
@@ -69,5 +65,5 @@ def check_limit(limit: int) -> None:
 
 
 def check_retention(seconds: float | None) -> None:
-    if seconds is not None and not 1 <= seconds <= RETENTION_MAX:
-        raise Wrong("retention", f"between 1 and {RETENTION_MAX:.0f} seconds")
+    if seconds is not None and not 1 <= seconds <= MAX_RETENTION:
+        raise Wrong("retention", f"between 1 and {MAX_RETENTION:.0f} seconds")

@@ -6,7 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from gateway.core.model import Headers, RecordKey, Status
-from gateway.core.policy import Policy
+from gateway.core.policy import DEFAULT_RETENTION, Policy
 from gateway.core.reconcile.policy import Verdict
 from gateway.operate.operations.bodies import answer, check_answer, unpacked
 from gateway.operate.operations.inputs import PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
@@ -31,9 +31,6 @@ from gateway.ports.reconciliation import (
 
 PAGES_AT_ONCE = 50
 """How many pages of the store make one of ours, at most, where matches are rare."""
-
-RETENTION = 86400.0
-"""Seconds that an ended record is kept if its route is in the map no more."""
 
 _NO_RECORD = RecordKey("", "")
 _SOURCE = "operator"
@@ -240,7 +237,7 @@ class Operator:
     def _retention(self, now: Listed, seconds: float | None) -> Retention:
         policy = self._policies().get(now.route_id)
         if policy is None:
-            return Retention(RETENTION if seconds is None else seconds)
+            return Retention(DEFAULT_RETENTION if seconds is None else seconds)  # its route is in the map no more
         return Retention.of(policy, seconds)
 
 

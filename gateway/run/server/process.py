@@ -30,7 +30,7 @@ from gateway.run.server.descriptors import affordable, raise_limit
 from gateway.run.server.listeners import Listeners, open_listeners
 from gateway.run.server.reloading import Contexts, Reloading
 from gateway.run.server.sockets import ListenError
-from gateway.run.server.startup import Fitness, Refused, Unavailable, verify
+from gateway.run.server.startup import Fitness, StartRefused, Unavailable, verify
 from gateway.run.server.worker import Worker, orders
 from gateway.runtime.sealing import MissingSealing
 from gateway.tls import TlsError
@@ -121,7 +121,7 @@ class Process:
         except Unavailable as error:
             _log.error("%s", error)
             return EXIT_UNAVAILABLE
-        except Refused as refused:
+        except StartRefused as refused:
             for problem in refused.problems:
                 _log.error("%s", problem)
             return EXIT_CONFIG

@@ -35,7 +35,7 @@ class Unavailable(Exception):
     """A service that is needed cannot be reached: exit code 69."""
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """What was found forbids to serve: exit code 78. `problems` are sentences for people."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -52,7 +52,7 @@ class _Trouble:
 
 
 async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
-    """Wait for Postgres, then check it and register what the route map claims. Raises `Unavailable` or `Refused`.
+    """Wait for Postgres, then check it and register what the route map claims. Raises `Unavailable` or `StartRefused`.
 
     A server that goes away again between two of these steps is waited for again: all of it has `START_PATIENCE`.
     """
@@ -70,7 +70,7 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
             await asyncio.sleep(0.5)
         else:
             if problems:
-                raise Refused(problems)
+                raise StartRefused(problems)
             return
 
 
