@@ -1,6 +1,8 @@
-"""The edges of the program as Protocols, by subject. Their docstrings are the specification that every implementation meets.
+"""The edges of the program as Protocols, by subject. Their docstrings are the specification that every implementation
+meets.
 
-Imports point inwards: these modules know `gateway.core` and nothing else. `reconciliation` holds the ports of finding out and of operators.
+Imports point inwards: these modules know `gateway.core` and nothing else. `reconciliation` holds the ports of the
+reconciler, of webhooks and of operators.
 """
 
 from gateway.ports.bodies import Body, Memory, Spool

@@ -5,9 +5,9 @@ from typing import Protocol
 
 
 class Body(Protocol):
-    """A body too large for one piece of memory: held by `Memory`, in pieces or in a temporary file.
+    """A body too large for one piece of memory. `Memory` holds it, in pieces or in a temporary file.
 
-    It has several holders, and lasts until each has closed it; the one who made or got it is the first.
+    A body has holders, and lasts until each of them has closed it. The function that made or got the body is the first.
     """
 
     @property
@@ -21,7 +21,9 @@ class Body(Protocol):
         ...
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body from its start, following the writer to the end. One reader at a time. Raises `RelayCut` if it was cut."""
+        """The body from its start; the reader follows the writer to the end. One reader at a time. Raises `RelayCut` if
+        the writer cut the body.
+        """
         ...
 
     async def load(self) -> bytes:
@@ -29,56 +31,56 @@ class Body(Protocol):
         ...
 
     def hold(self) -> None:
-        """One more holder."""
+        """Add a holder."""
         ...
 
     def close(self) -> None:
-        """One holder less; the last one frees memory and disk."""
+        """Remove a holder. The last close frees memory and disk."""
         ...
 
 
 class Spool(Body, Protocol):
-    """A body that is being written. One writer, which never waits for a reader.
+    """A body that its one writer is still writing. The writer never waits for a reader.
 
-    A full disk makes it go on in memory, and a reader that falls too far behind is cut; writing never fails.
+    Writing never fails: on a full disk the body goes on in memory. A reader that falls too far behind gets `RelayCut`.
     """
 
     async def write(self, piece: bytes) -> None:
-        """Append; waits for the disk at most."""
+        """Append a piece. It waits at most for the disk."""
         ...
 
     def end(self, last: bytes = b"") -> None:
-        """Append the last piece, without waiting: the body is complete and may end normally."""
+        """Append the last piece without waiting. The body is complete, and its readers may end normally."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether `end` was called. What is held then may still be on its way to the reader."""
+        """Whether the writer called `end`. The reader may still be behind."""
         ...
 
     def cut(self) -> None:
-        """The body must not end normally."""
+        """End the body early: its readers get `RelayCut`."""
         ...
 
     def let_go(self) -> None:
-        """What has been read need not be kept any more; `load` has no meaning from here on."""
+        """Drop what the reader has read, now and from here on. `load` has no meaning any more."""
         ...
 
 
 class Memory(Protocol):
-    """What one process may hold of bodies, in bytes."""
+    """How many bytes of bodies the process may hold."""
 
     @property
     def full(self) -> bool:
-        """Whether no new work may be begun."""
+        """Whether the process must refuse new work."""
         ...
 
     def take(self, size: int) -> None:
-        """Count memory that is held; never refuses, since what is counted is there already."""
+        """Count bytes that the caller holds already. Never refuses."""
         ...
 
     def give(self, size: int) -> None:
-        """Count it off again."""
+        """Count off bytes that the caller has freed."""
         ...
 
     def spool(self) -> Spool:

@@ -1,4 +1,4 @@
-"""What is told of requests, stores and background work: for metrics and logs."""
+"""What requests, stores and background work report, for metrics and logs."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -9,12 +9,13 @@ from gateway.ports.upstream import WebhookExchange
 
 
 class FinishedRequest(Protocol):
-    """One finished request, told once to the observer, which reads what it wants of it then and keeps nothing: what costs something to
-    tell, such as `client`, may be a property. Durations are seconds; `status` is what the client was answered.
+    """One finished request, reported once. The observer reads what it wants at once and keeps nothing; so a fact that
+    costs something, such as `client`, may be a property. Durations are seconds; `status` is that of the answer to the
+    client.
 
-    `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`): no key,
-    credential or body is in here. `client` is the nearest address that is no trusted proxy. `settlement` and `reason` are None when
-    nothing was executed or the settling still goes on.
+    `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`). An exchange
+    holds no key, no credential and no body. `client` is the nearest address that is no trusted proxy. `settlement` and
+    `reason` are None if no attempt ran, or while the gateway still settles it.
     """
 
     @property
@@ -79,7 +80,9 @@ class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of
 
 
 class StoreObserver(Protocol):
-    """What stores tell. Label values come from closed sets. Called synchronously on the hot path: must be cheap and never raise."""
+    """What stores report. Label values come from closed sets. Stores call these methods synchronously on the hot path:
+    an implementation is cheap and never raises.
+    """
 
     def store_operation(self, store: str, operation: str, seconds: float) -> None: ...
 
@@ -92,20 +95,22 @@ class StoreObserver(Protocol):
     def redis_breaker(self, *, is_open: bool) -> None: ...
 
     def clock_stepped(self, seconds: float) -> None:
-        """The authority's clock was set, forward or (negative) back."""
+        """The authority's clock jumped forward, or back if `seconds` is negative."""
         ...
 
     def clock_disagrees(self, seconds: float) -> None:
-        """When first read it was so far ahead of this host's or (negative) behind it that one of the two is wrong."""
+        """At its first reading the authority's clock was so far ahead of this host's, or behind it if `seconds` is
+        negative, that one of the two is wrong.
+        """
         ...
 
     def clock_suspended(self, judgements: Mapping[str, bool]) -> None:
-        """Which of `gateway.core.timeline.JUDGEMENTS` do not go by what the clock shows, from now on."""
+        """From now on the marked ones of `gateway.core.timeline.JUDGEMENTS` do not go by the authority's clock."""
         ...
 
 
 class Observer(StoreObserver, Protocol):
-    """Where everything that happens is counted and logged. An observer never changes an answer."""
+    """Counts and logs what happens. An observer never changes an answer."""
 
     def request_started(self, route: str) -> None: ...
 
@@ -116,7 +121,7 @@ class Observer(StoreObserver, Protocol):
     def upstream_answered(self, route: str, status: int | None, seconds: float) -> None: ...
 
     def upstream_unreachable(self, upstream: str, reason: str, cause: str | None) -> None:
-        """Nothing of a request could be sent, for `reason`. `cause` is what the system or TLS says."""
+        """The gateway could send nothing of a request, for `reason`. `cause` is the message of the system or of TLS."""
         ...
 
     def key_noticed(self, route: str, kind: str, key_digest: str) -> None:
@@ -130,11 +135,11 @@ class Observer(StoreObserver, Protocol):
     def swept(self, swept: Sequence[Swept]) -> None: ...
 
     def reconciled(self, route: str, result: str) -> None:
-        """A step of finding out; `result` is scheduled, resolved, failed or dead_lettered."""
+        """The reconciler took a step; `result` is scheduled, resolved, failed or dead_lettered."""
         ...
 
     def webhook_event(self, event: WebhookExchange) -> None:
-        """A webhook request was answered, or its sender left."""
+        """The gateway answered a webhook request, or its sender left."""
         ...
 
     def conflicting_execution(self, route: str, request_id: str) -> None:
@@ -142,7 +147,7 @@ class Observer(StoreObserver, Protocol):
         ...
 
     def record_lost(self, route: str, request_id: str) -> None:
-        """The authority had lost the record of an attempt that was under way; it was put back."""
+        """The authority had lost the record of an attempt that was under way, and the gateway put it back."""
         ...
 
     def reaped(self, count: int) -> None: ...

@@ -1,9 +1,12 @@
-"""The ports of what resolves unknown outcomes: reconciler, webhooks, operators. Like `gateway.ports`, of which this is the second half.
+"""The ports of the reconciler, of webhooks and of operators, who resolve unknown outcomes. They belong to
+`gateway.ports`.
 
-Every change of a record is one atomic statement, fenced by its id, its `version` and its state, that writes what is to be remembered of it
-in the same step: its history, a webhook's event, an operator's audit line. So none is lost and none is applied twice, whoever dies when.
-A caller whose reply was lost repeats the call, or looks: the version has moved, and the answer is STALE. So it is if the event is known
-already (`seen`), to anybody's step: an event is applied once.
+Every change of a record is one atomic statement, fenced by the record's id, `version` and state. The same statement
+writes the record's history, a webhook's event and an operator's audit line. So none of them is lost and none is applied
+twice, whichever process dies when.
+
+A caller whose reply was lost repeats the call, or looks: the version has moved, and the answer is STALE. The answer is
+also STALE if the event is known already (`seen`), whichever process applied it: an event is applied once.
 
 All methods raise `StoreUnavailable` and no other error.
 """
@@ -19,12 +22,14 @@ from gateway.core.reconcile.policy import Verdict
 from gateway.ports import Retention, Transition
 
 Detail = Mapping[str, str | int | float | bool | None]
-"""Facts for people: a request line, a status, a body's length and SHA-256, an event's digest. Never a body, a key or a credential."""
+"""Facts for people: a request line, a status, a body's length and SHA-256, an event's digest. Never a body, a key or a
+credential.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The record as somebody saw it. Nothing is done to it once anything has changed."""
+    """A record as the caller saw it. A fenced write does nothing once the record has changed."""
 
     key: RecordKey
     record_id: UUID
@@ -38,8 +43,9 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a record's history. `source`: lookup, cancel, resend, manual, webhook, operator or attempt; `what`: a verdict, or a
-    closed-set word such as `dead_lettered`, `requeued`, `conflict`. `actor` and `reason` are a person's.
+    """One line of a record's history. `source`: lookup, cancel, resend, manual, webhook, operator or attempt. `what`: a
+    verdict, or a word of a closed set such as `dead_lettered`, `requeued`, `conflict`. `actor` and `reason` are those
+    of a person.
     """
 
     source: str
@@ -51,7 +57,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A webhook's event, to be known again. `digest` is SHA-256 of its id; `webhook` the route's id; `remember` seconds."""
+    """The identity of a webhook's event. `digest` is the SHA-256 of its id, `webhook` the route's id; the store
+    remembers it for `remember` seconds.
+    """
 
     webhook: str
     digest: bytes
@@ -60,7 +68,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Who did what, and why: one line of the append-only audit table. `action`: resolve, release, delete, requeue, show_body, export."""
+    """One line of the append-only audit table: who did what, and why. `action`: resolve, release, delete, requeue,
+    show_body, export.
+    """
 
     actor: str
     action: str
@@ -69,13 +79,15 @@ class Audit:
 
 
 def deleted_key(key: RecordKey) -> RecordKey:
-    """What lines about a deleted record have in place of its key."""
+    """What stands in place of the key in lines about a deleted record."""
     return RecordKey(key.scope_id, f"sha256:{key.lookup_digest().hex()}")
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an event said of a record whose attempt still ran: kept with the record, and used as soon as it is unknown."""
+    """An event that said *executed* while the record's attempt still ran. The store keeps it with the record; the
+    reconciler uses it as soon as the record is unknown.
+    """
 
     response: StoredResponse
     entry: Entry
@@ -83,12 +95,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """An unknown record that was taken for a look.
+    """An unknown record that a process has taken for a look.
 
-    `look` counts the looks, this one included; `agreed` those in a row, before this one, that said *not executed*; `agreed_ago` is how long
-    ago the last of them was. `over`: this look began after the upstream had surely finished (`doubtful_until`), so that *not executed* may
-    count. `age` is how long it has been looked for: since the outcome is unknown, or since it was requeued. `born_ago`: the seconds since
-    this life of the record began. `reason` is the doubt's. `sealed` is the original request as `Sealer` made it.
+    * `look` counts the looks, this one included. `agreed` counts those in a row before this one that said *not
+      executed*; `agreed_ago` is the time since the last of them.
+    * `over`: this look began after the upstream had surely finished (`doubtful_until`), so that *not executed* may
+      count.
+    * `age` is the time since the outcome became unknown, or since an operator requeued the record. `born_ago` is the
+      time since this life of the record began.
+    * `reason` is that of the doubt. `sealed` is the original request as `Sealer` made it.
     """
 
     fence: Fence
@@ -112,7 +127,7 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A record as a webhook finds it. `over` and `agreed`: as in `Doubtful`, were a look to begin now."""
+    """A record as a webhook finds it. `over` and `agreed` are as in `Doubtful`, for a look that began now."""
 
     fence: Fence
     status: Status
@@ -129,20 +144,24 @@ class Subject:
 
 
 class Reconciliation(Protocol):
-    """The authority's part in finding out. Observed records (`mode: observe`) are none of its business: never taken, never found."""
+    """The authority's part in reconciliation. It never takes and never finds observed records (`mode: observe`)."""
 
     async def due_routes(self, route_ids: Sequence[str]) -> frozenset[str]:
-        """Those of the routes that have a record for `take_due` now: one statement, however many they are. Changes nothing."""
+        """Those of the routes that have a record for `take_due` now. One statement for any number of routes; changes
+        nothing.
+        """
         ...
 
     async def take_due(self, route_id: str, limit: int, hold: float, owners: Sequence[bytes] = ()) -> Sequence[Doubtful]:
-        """Claim at most `limit` records of the route that are unknown, no dead letters, and due: the longest due first.
+        """Take at most `limit` records of the route that are unknown, no dead letters, and due, the longest due first.
 
-        Each has its `version` and its count of looks raised and its `reconcile_after` moved `hold` seconds from now: whoever takes it
-        and dies is followed by somebody else then. With `owners` (fresh tokens, one for each of `limit`), for looks that act, each gets
-        a new owner in the same step, and its `doubtful_until` is moved to `hold` + its `max_execution` from now at least: what the look
-        does may be under way for as long (`over` is told as it was before). A record with evidence is taken like any other, without either.
-        Rows locked by others are skipped.
+        The statement raises the `version` and the count of looks of each, and moves its `reconcile_after` to `hold`
+        seconds from now: if the process dies, another one takes the record then.
+
+        `owners` (fresh tokens, one for each of `limit`) is for looks that act. Each record then gets a new owner in the
+        same step, and its `doubtful_until` moves to at least `hold` + its `max_execution` from now, since what the look
+        does may be under way for as long (`over` is the value from before). A record with evidence gets neither. The
+        statement skips rows that other transactions have locked.
         """
         ...
 
@@ -155,8 +174,9 @@ class Reconciliation(Protocol):
         event: Event | None = None,
         audit: Audit | None = None,
     ) -> Transition:
-        """-> `completed` with this answer, from `unknown` (a dead letter, too), from `in_progress` whose lease has lapsed, and from
-        `failed_retryable` that has not expired. STALE if the version has moved or the state is another; MISSING if there is no such record.
+        """-> `completed` with this answer, from `unknown` (a dead letter, too), from `in_progress` with a lapsed lease,
+        and from `failed_retryable` that has not expired. STALE if the version has moved or the state is another;
+        MISSING if there is no such record.
         """
         ...
 
@@ -171,8 +191,8 @@ class Reconciliation(Protocol):
         *,
         looked: bool = False,
     ) -> Transition:
-        """-> `failed_retryable`, from `unknown` (a dead letter, too) whose `doubtful_until` has passed; STALE otherwise. `looked`: it is
-        the verdict of the look that the fence is from, and that look was `over`.
+        """-> `failed_retryable`, from `unknown` (a dead letter, too) whose `doubtful_until` has passed; STALE
+        otherwise. `looked`: this is the verdict of the look that took the fence's version, and that look was `over`.
         """
         ...
 
@@ -181,50 +201,60 @@ class Reconciliation(Protocol):
     ) -> Transition:
         """The record stays `unknown`; the next look is due in `seconds`.
 
-        `agreed`: True, this one said *not executed* and counts (count + 1, `agreed_at` is when it began); None, the count and `agreed_at`
-        stay as they are (it agreed, but too soon after the last one that counts, or asked nobody); False, the count starts anew at 0.
-        `ended`, of a look that acts: True, what it did has ended: if it was `over`, `doubtful_until` is back at when it began; False, it
-        may be under way: the next look is not before `doubtful_until`, from when on it may count.
+        `agreed`:
+
+        * True: this look said *not executed* and counts (count + 1; `agreed_at` is when it began);
+        * None: the count and `agreed_at` stay (the look agreed too soon after the last one that counts, or sent no
+          probe);
+        * False: the count starts anew at 0.
+
+        `ended`, of a look that acts:
+
+        * True: what it did has ended. If the look was `over`, `doubtful_until` goes back to when it began;
+        * False: it may be under way. The next look comes at `doubtful_until` at the earliest, and may count then.
         """
         ...
 
     async def dead_letter(self, fence: Fence, entry: Entry) -> Transition:
-        """The record stays `unknown`, and nobody looks any more until somebody requeues it."""
+        """The record stays `unknown`, and no look follows until an operator requeues it."""
         ...
 
     async def abandon(self, route_ids: Sequence[str], overdue: float, limit: int, entry: Entry) -> Sequence[str]:
-        """Dead-letter at most `limit` unknown records that have been due for `overdue` seconds while nobody looked, but for those of
-        `route_ids`; with `entry` in the history of each. Returns their routes, one for each record.
+        """Make dead letters of at most `limit` unknown records that have been due for `overdue` seconds without a look,
+        except those of `route_ids`, and add `entry` to the history of each. Returns their routes, one for each record.
         """
         ...
 
     async def find_captured(self, scope: str, value: str, limit: int = 2) -> Sequence[Subject]:
-        """Records of the scope named `scope`, of whatever principal, whose correlation is `value` (see `Intent.correlation`)."""
+        """Records of the scope named `scope`, of any principal, whose correlation is `value` (see
+        `Intent.correlation`).
+        """
         ...
 
     async def attach(self, fence: Fence, evidence: Evidence, event: Event | None) -> Transition:
-        """Keep evidence with a record that is `in_progress`: when it becomes unknown it is due at once and no dead letter. A record that
-        completes drops it; `Store.release` does not believe otherwise. The newest wins, unless it knows no body and the one before does.
+        """Keep evidence with a record that is `in_progress`. When the record becomes unknown, it is due at once and no
+        dead letter. A record that completes drops the evidence; `Store.release` answers STALE because of it. The newest
+        evidence wins, unless it has no body and the earlier one has.
         """
         ...
 
     async def seen(self, event: Event) -> bool:
-        """Whether the event has been applied or ignored before."""
+        """Whether a process has applied or ignored the event before."""
         ...
 
     async def remember(self, event: Event) -> None:
-        """Note an event that changed nothing (unknown key, nothing to say), so that its repetition is told as one."""
+        """Remember an event that changed nothing (unknown key, no verdict), so that `seen` knows its repetition."""
         ...
 
     async def note(self, key: RecordKey, record_id: UUID, entry: Entry) -> None:
-        """Add a line to a record's history, changing nothing: evidence of a second execution, say."""
+        """Add a line to a record's history, such as evidence of a second execution. Changes nothing else."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records. `state`: a status, or `dead_letter`; None: any. `route`: a route id. `scope`: a scope's name. `key`: the client's key,
-    exactly.
+    """Which records. `state`: a status, or `dead_letter`; None: any. `route`: a route id. `scope`: a scope's name.
+    `key`: the client's key, exactly.
     """
 
     state: str | None = None
@@ -235,7 +265,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A record as operators see it in a list. Instants are the database's, in UTC. `scope_id` names the principal by digest alone."""
+    """A record as operators see it in a list. Instants are the database's, in UTC. `scope_id` names the principal by
+    digest alone.
+    """
 
     key: RecordKey
     record_id: UUID
@@ -269,8 +301,8 @@ class Remembered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One record whole. `response` has its body only if that was asked for. `at` is the database's clock when it was read; `evidence`: an
-    event has said that it was executed, which the reconciler has not concluded yet.
+    """One whole record. `response` has its body only if the caller asked for it. `at` is the database's clock at the
+    reading. `evidence`: an event has said *executed*, and the reconciler has not concluded from it yet.
     """
 
     listed: Listed
@@ -286,7 +318,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page, and where the next begins (opaque to everybody but the store); None at the end."""
+    """One page, and where the next begins, a text that only the store reads; None at the end."""
 
     records: Sequence[Listed]
     cursor: str | None
@@ -303,34 +335,41 @@ class AuditLine(NamedTuple):
 
 
 class Operations(Protocol):
-    """What operators may see and do. Changes go through `Reconciliation`'s verdicts with an `Audit`, and through these."""
+    """What operators may see and do. They change records by the verdicts of `Reconciliation`, with an `Audit`, and by
+    these methods.
+    """
 
     async def select(self, selection: Selection, cursor: str | None, limit: int) -> Page:
-        """At most `limit` records in a stable order: a record that stays as it is appears exactly once in a walk through all pages. Found
-        by an index in every case, but for `key` without a scope, which steps from scope id to scope id. Raises ValueError for a cursor that
-        is none.
+        """At most `limit` records in a stable order: a record that does not change appears exactly once in a walk
+        through all pages.
+
+        An index serves every selection. A `key` without a scope is found by stepping from scope id to scope id. Raises
+        ValueError for a text that is no cursor.
         """
         ...
 
     async def show(self, key: RecordKey, *, body: bool = False, audit: Audit | None = None) -> Shown | None:
-        """One record with its history. With `audit` (required with `body`) that it was shown is written down in the same step."""
+        """One record with its history. `audit` (required with `body`) is written in the same step."""
         ...
 
     async def requeue(self, fence: Fence, audit: Audit) -> Transition:
-        """A dead letter is `unknown` and due now, its looks counted from 0 and their age from now. STALE if it is none."""
+        """Make a dead letter `unknown` and due now: its looks count from 0, its age from now. STALE if the record is no
+        dead letter.
+        """
         ...
 
     async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:
-        """-> `failed_retryable` by a person's word, from `unknown` or a lapsed `in_progress`, and only after `doubtful_until` (of a lapsed
-        one: `reconcile_after`). STALE otherwise.
+        """-> `failed_retryable` by a person's verdict, from `unknown` or from `in_progress` with a lapsed lease, and
+        only after `doubtful_until` (with a lapsed lease: `reconcile_after`). STALE otherwise.
         """
         ...
 
     async def delete(self, fence: Fence, audit: Audit) -> Transition:
         """Forget a `completed` or `failed_retryable` record: its key is free. STALE for any other state.
 
-        Of the key only a digest is left (`deleted_key`): archived lives of it go, its history loses its details, and its lines there and in
-        the audit table, the one of the deletion included, have the digest in its place.
+        Only a digest of the key is left (`deleted_key`): the step deletes archived lives of the key and the details of
+        its history, and puts the digest in the key's place there and in the audit table, in the line of the deletion,
+        too.
         """
         ...
 
@@ -339,17 +378,17 @@ class Operations(Protocol):
         ...
 
     async def write_audit(self, key: RecordKey, record_id: UUID, audit: Audit) -> None:
-        """A line about something that changed nothing (an export)."""
+        """Write a line about an action that changed nothing (an export)."""
         ...
 
 
 class Unsealable(Exception):
-    """A sealed request that none of the configured keys opens, or that is not what it was."""
+    """None of the configured keys opens the sealed request, or it was altered."""
 
 
 class Sealer(Protocol):
-    """Encryption at rest of original requests (`probe: resend`): AES-256-GCM. What is sealed opens only under the record it was sealed
-    for.
+    """Encryption at rest of original requests (`probe: resend`): AES-256-GCM. A sealed request opens only under the
+    record that it was sealed for.
     """
 
     def seal(self, plain: bytes, bound_to: bytes) -> bytes: ...

@@ -4,7 +4,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as the engine sees it. `boottime` counts suspend (CLOCK_BOOTTIME), so that a thawed process knows how long it slept."""
+    """The engine's clock. `boottime` counts suspend (CLOCK_BOOTTIME), so that a thawed process knows how long
+    it slept.
+    """
 
     def boottime(self) -> float: ...
 
@@ -16,7 +18,7 @@ class Clock(Protocol):
 
 
 class Randomness(Protocol):
-    """Owner tokens and jitter. In production the operating system's; seeded in the simulation."""
+    """Owner tokens and jitter: in production from the operating system, in the simulation from a seed."""
 
     def token(self) -> bytes:
         """16 bytes that no other call ever returned."""

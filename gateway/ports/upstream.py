@@ -9,7 +9,7 @@ from gateway.core.model import Headers
 
 
 class NotSentReason(enum.StrEnum):
-    """Why nothing of a request reached the upstream. Each is proof: the attempt may be released."""
+    """Why nothing of a request reached the upstream. Each reason is proof: the engine may release the attempt."""
 
     DNS = "dns_error"
     CONNECT_REFUSED = "connection_refused"
@@ -23,7 +23,7 @@ class NotSentReason(enum.StrEnum):
 
 
 class DoubtReason(enum.StrEnum):
-    """Why it is not known whether the upstream executed."""
+    """Why the gateway does not know whether the upstream executed."""
 
     FIRST_BYTE_TIMEOUT = "upstream_timeout"
     READ_TIMEOUT = "upstream_read_timeout"
@@ -38,7 +38,9 @@ class DoubtReason(enum.StrEnum):
 
 
 class NotSent(Exception):
-    """Nothing of the request was written to any upstream connection. `retry_after`: seconds until another try makes sense, if known."""
+    """The gateway wrote nothing of the request to any upstream connection. `retry_after`: seconds until another try
+    makes sense, if known.
+    """
 
     def __init__(self, reason: NotSentReason, retry_after: float | None = None) -> None:
         super().__init__(reason.value)
@@ -47,9 +49,9 @@ class NotSent(Exception):
 
 
 class InDoubt(Exception):
-    """At least one byte of the request may have been written, and no complete response came back.
+    """The gateway may have written a byte of the request, and no complete response came back.
 
-    `status` is the response status if a head had arrived (evidence, kept for people).
+    `status` is the response's status if its head had arrived: evidence for people.
     """
 
     def __init__(self, reason: DoubtReason, status: int | None = None) -> None:
@@ -60,9 +62,10 @@ class InDoubt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WebhookExchange:
-    """One request to a webhook's endpoint. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `client` is the connection's peer.
+    """One request to a webhook's endpoint. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `client` is
+    the connection's peer.
 
-    `sender_gone`: nobody was there to be answered.
+    `sender_gone`: the sender had left before the answer.
     """
 
     route: str
@@ -77,17 +80,19 @@ class WebhookExchange:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """One request as it goes on the wire. `target` is the request target, byte for byte; `headers` carry no framing fields
-    (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own framing and `Host` is
-    among `headers`.
+    """One request as it goes on the wire. `target` is the request target, byte for byte. `headers` hold `Host`, no
+    framing fields (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own
+    framing.
 
-    `body` is the whole body, or an iterator for a streamed one (then `body_length` is its announced length, or None for chunked).
-    A request without a body has `body == b""`; `frame_empty` says whether `Content-Length: 0` is sent for it.
+    `body` is the whole body, or an iterator for a streamed body; `body_length` is then its announced length, or None
+    for chunked. A request without a body has `body == b""`; `frame_empty` says whether the upstream client sends
+    `Content-Length: 0` for it.
 
-    `lasting`: the upstream's `total` limit bounds only the wait for the response's head, and nothing of a request whose body is streamed;
-    bodies may last as long as pieces keep coming (uploads, downloads, event streams, tunnels). `upgrade` asks to switch protocols (RFC
-    9110 section 7.8): `Connection: upgrade` and `Upgrade: <upgrade>` are sent, and a 101 answer becomes a `tunnel`. `informational` is
-    called with each 1xx response other than 100 and 101 that comes before the final one (section 15.2); it must not raise.
+    `lasting`: the upstream's `total` limit bounds only the wait for the response's head, and nothing of a request with
+    a streamed body; bodies may last as long as pieces keep coming (uploads, downloads, event streams, tunnels).
+    `upgrade` asks to switch protocols (RFC 9110 section 7.8): the upstream client sends `Connection: upgrade` and
+    `Upgrade: <upgrade>`, and a 101 answer becomes a `tunnel`. It calls `informational` with each 1xx response other
+    than 100 and 101 that comes before the final response (section 15.2); it must not raise.
     """
 
     method: bytes
@@ -102,27 +107,32 @@ class UpstreamRequest:
 
 
 class Tunnel(Protocol):
-    """Bytes both ways over a connection that has left HTTP. One reader and one writer at a time; `close` is final and idempotent."""
+    """Bytes both ways over a connection that has left HTTP. One reader and one writer at a time; `close` is final and
+    idempotent.
+    """
 
     async def read(self) -> bytes:
-        """The next bytes; `b""` once the other side has ended, in whatever way. Reading nothing holds the other side back."""
+        """The next bytes; `b""` once the other side has ended, in whatever way. A caller that does not read holds the
+        other side back.
+        """
         ...
 
     def write(self, data: bytes) -> None:
-        """Send bytes. Nothing happens when the connection is gone."""
+        """Send bytes. No effect when the connection is gone."""
         ...
 
     async def drain(self) -> None:
-        """Wait until what was written has mostly left, or the connection is gone."""
+        """Wait until most of the written bytes have left, or the connection is gone."""
         ...
 
     def close(self) -> None: ...
 
 
 class UpstreamResponse(Protocol):
-    """A response whose head has arrived. The body is read with `chunks`; `close` may be called at any time, repeatedly.
+    """A response whose head has arrived. `chunks` reads the body. The caller may call `close` at any time, repeatedly.
 
-    `headers` are end-to-end and hop-by-hop fields alike, as received, in order. `content_length` is the announced length, if any.
+    `headers` are all fields, end-to-end and hop-by-hop, as received, in order. `content_length` is the announced
+    length, if any.
     """
 
     status: int
@@ -131,41 +141,50 @@ class UpstreamResponse(Protocol):
     content_length: int | None
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body, de-framed, undecoded, in pieces. Ends normally only if the body was complete by its own framing.
+        """The body in pieces, without framing, not decoded. Ends normally only if the body was complete by its own
+        framing.
 
         Raises `InDoubt` (READ_TIMEOUT, TOTAL_TIMEOUT, TRUNCATED_RESPONSE, DISCONNECTED, INVALID_RESPONSE).
         """
         ...
 
     async def read(self, limit: int) -> bytes | None:
-        """The whole body if it has at most `limit` bytes, else None: nothing is lost, and `chunks` gives it from its beginning.
+        """The whole body if it has at most `limit` bytes; else None, and `chunks` gives the body from its beginning.
 
-        Raises as `chunks`. Does not wait for anything when the whole response has arrived already.
+        Raises as `chunks`. Does not wait if the whole response has arrived already.
         """
         ...
 
     def tunnel(self) -> Tunnel:
-        """The connection itself, after a 101 answer to a request with `upgrade`; bytes that came with the head are its first. Call once."""
+        """The connection itself, after a 101 answer to a request with `upgrade`. Bytes that came with the head are its
+        first. Call once.
+        """
         ...
 
     def close(self) -> None:
-        """Give the connection back (if the response was read to its end and it may be reused) or cut it."""
+        """Give the connection back if the caller read the response to its end and the connection may be used again;
+        else cut it.
+        """
         ...
 
 
 class Upstream(Protocol):
-    """The way to one upstream API. Never resends, follows, decodes, or adds a header of its own besides framing."""
+    """The way to one upstream API. An implementation never resends, follows redirects, decodes, or adds a header
+    besides framing.
+    """
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
-        """Send `request` once and wait for the head of its final response (1xx are skipped, but 101 where it was asked for).
+        """Send `request` once and wait for the head of its final response. It skips 1xx responses, except 101 to
+        `upgrade`.
 
-        `fence` is called immediately before the first byte is written, with no await in between; if it returns False nothing is
-        written and NotSent(LEASE_LAPSED) is raised. It is called again for every further piece of the request, and while a slow upstream
-        leaves bytes waiting to be sent; if it returns False then, no more is sent, the connection is reset, and InDoubt(LEASE_LOST) is
-        raised. Raises NotSent or InDoubt, nothing else. A cancelled call cuts the connection.
+        `send` calls `fence` immediately before it writes the first byte, with no await in between. If `fence` returns
+        False, `send` writes nothing and raises NotSent(LEASE_LAPSED). It calls `fence` again before every further piece
+        of the request, and while a slow upstream leaves bytes waiting to be sent. If `fence` returns False then, `send`
+        sends no more, resets the connection and raises InDoubt(LEASE_LOST). Raises NotSent or InDoubt, no other error.
+        A cancelled call cuts the connection.
         """
         ...
 
 
 class RelayCut(Exception):
-    """The transfer must be cut short of its end: the rest is not there, or its record did not become what the bytes say."""
+    """The transfer must end early: the rest of the body is missing, or its record did not become what the bytes say."""
