@@ -2,11 +2,13 @@
 
 What happens if ...
 
-* the process dies after the probe and before its verdict is written: the hold ends, and somebody looks again; a probe that acts has taken
-  an owner token first, so that nobody else's late answer comes in between;
-* the statement's reply is lost: it is repeated, and the fence's version tells that it has landed;
-* the store stays away: repeated until the hold is nearly over, then dropped, since somebody else looks again;
-* the version has moved meanwhile: the first to commit wins. Only a word *executed* is not let go as long as the record could run again.
+* the process dies after the probe and before it writes the verdict: the hold ends, and another process looks again. A
+  probe that acts has taken an owner token first, so that no other late answer comes in between;
+* the statement's reply is lost: the look repeats it, and the fence's version shows that it has landed;
+* the store stays away: the look repeats the statement until the hold is nearly over, then drops it, since another
+  process looks again;
+* the version has moved meanwhile: the first commit wins. The look insists only on *executed*, for as long as the record
+  could run again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -111,12 +113,14 @@ class Look:
                 assert_never(step)
 
     def _count(self, result: str | None) -> None:
-        """A step that was too late, or could not be written, is none. A look that agreed, and one that asked nobody, has not failed."""
+        """A step that came too late, or that the store could not write, does not count. A look that agreed, or that
+        sent no probe, has not failed.
+        """
         if result is not None:
             self._tools.observer.reconciled(self._route.id, result)
 
     async def _once(self, statement: Callable[[], Awaitable[Transition]]) -> bool:
-        """Whether it was done. Too late is too late: somebody knows better."""
+        """Whether the store did it. A stale statement is not repeated: another verdict was first."""
         transition = await self._write(statement)
         if transition in {Transition.DONE, Transition.ALREADY}:
             return True
@@ -125,7 +129,7 @@ class Look:
         return False
 
     async def _conclude(self, finding: Finding, entry: Entry) -> bool:
-        """*Executed* counts at any time: brought again where the record has moved and could still be run once more."""
+        """*Executed* counts at any time: it is written again where the record has moved and could still run again."""
         assert finding.answer is not None, "an answer comes with the verdict"
         answer, retention = await pack_response(finding.answer), Retention.of(self._policy, finding.retention)
         fence, found = self._doubt.fence, None
@@ -140,7 +144,7 @@ class Look:
             if self._lost_reply and found.status is Status.COMPLETED and found.version == fence.version + 1:
                 await self._tell_conflict(found, entry)
                 return True
-            if found.status is Status.IN_PROGRESS and found.lease_live:  # kept with it, so that at least nobody executes after that one
+            if found.status is Status.IN_PROGRESS and found.lease_live:  # kept with it, so that at least no attempt executes after that one
                 evidence = Evidence(answer, entry)
                 if not await self._once(partial(self._tools.reconciliation.attach, Fence.of(found), evidence, None)):
                     continue
@@ -163,8 +167,8 @@ class Look:
         return found[0] if found else None
 
     async def _tell_conflict(self, found: Record, entry: Entry) -> None:
-        """A newer attempt owns the record, or has completed it, and an earlier one is seen to have executed. Where the upstream
-        deduplicates by key the two are one.
+        """A newer attempt owns the record, or has completed it, and an earlier one is seen to have executed. Where the
+        upstream deduplicates by key the two are one.
         """
         doubt, tools = self._doubt, self._tools
         if not ran_twice(found, doubt.attempt) or self._policy.on_unknown is OnUnknown.REEXECUTE:
@@ -179,7 +183,9 @@ class Look:
         await self._write(note)
 
     async def _write(self, statement: Callable[[], Awaitable[Transition]]) -> Transition | None:
-        """Again and again until the store answers, or the record is nearly somebody else's: then None."""
+        """Repeat until the store answers. None once the hold is nearly over, and another process may take the
+        record.
+        """
         clock, backoff = self._tools.clock, BACKOFF
         while True:
             try:

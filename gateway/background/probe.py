@@ -1,6 +1,7 @@
 """Asking the upstream: one request, at most once, and what its answer says of the operation.
 
-Nothing here changes a record. Whatever goes wrong on the way, a byte too much in an answer among it, is *not yet known*.
+Nothing here changes a record. Whatever goes wrong on the way, a byte too much in an answer among it, is *not yet
+known*.
 """
 
 import asyncio
@@ -34,10 +35,12 @@ _BODIES = frozenset({b"POST", b"PUT", b"PATCH"})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one look found out. `answer` is there exactly for EXECUTED, kept for `retention` seconds if the upstream said so.
+    """What one look found out. `answer` is there exactly for EXECUTED, kept for `retention` seconds if the upstream
+    said so.
 
-    `answered`: whether the upstream gave a whole answer; None: it was not asked. `ended`: nothing that this look did is under way any more:
-    it was not sent, or the upstream itself has answered it. `hopeless`: no later look can find more, since what it needs was never kept.
+    `answered`: whether the upstream gave a whole answer; None: it was not asked. `ended`: nothing that this look did is
+    under way any more: it was not sent, or the upstream itself has answered it. `hopeless`: no later look can find
+    more, since what it needs was never kept.
     """
 
     source: str
@@ -52,8 +55,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one look reaches its upstream. `host` is what lookups put into the Host line; `fence` says whether it may still send; `timeout`
-    seconds bound the whole exchange.
+    """How one look reaches its upstream. `host` is what lookups put into the Host line; `fence` says whether it may
+    still send; `timeout` seconds bound the whole exchange.
     """
 
     upstream: Upstream
@@ -64,7 +67,7 @@ class Way:
 
 
 async def ask(doubt: Doubtful, policy: Policy, way: Way | None, sealer: Sealer | None) -> Finding:
-    """Carry out the route's probe once. `way` None: there is nobody to ask (`manual`)."""
+    """Carry out the route's probe once. `way` None: there is no upstream to ask (`manual`)."""
     probe = policy.reconcile.probe
     match probe:
         case Manual():
@@ -80,8 +83,9 @@ async def ask(doubt: Doubtful, policy: Policy, way: Way | None, sealer: Sealer |
 
 
 def names_of(doubt: Doubtful, policy: Policy) -> Names:
-    """What placeholders stand for. A record from before its route captured anything has the client's key, if that is what the upstream
-    saw; else none (which no request can be made with): a key that the upstream never saw is found nowhere, and proves nothing.
+    """What placeholders stand for. A record from before its route captured anything has the client's key, if that is
+    what the upstream saw; else none (which no request can be made with): a key that the upstream never saw is found
+    nowhere, and proves nothing.
     """
     captured = {name: value for name, value in doubt.captured.items() if name != OWN_KEY}
     seen = doubt.fence.key.key if policy.forward_key is ForwardKey.AS_RECEIVED else ""
@@ -186,7 +190,7 @@ def _bare(original: PackedRequest, policy: Policy) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A whole answer. Its body is None beyond the limit, and length and digest are then None where nobody read on."""
+    """A whole answer. Its body is None beyond the limit; length and digest are then None unless the probe read on."""
 
     response: UpstreamResponse
     body: bytes | None

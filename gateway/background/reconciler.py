@@ -1,14 +1,15 @@
-"""The reconciler of one process: takes due records, a few at a time, and has a look at each.
+"""The reconciler of one process takes due records, a few at a time, and looks at each.
 
-There is no leader. A record is taken by one statement that hides it from everybody else for `hold` seconds; whoever dies with it is
-followed by somebody else then. No more is taken than there are free places for looks, so that memory is flat whatever the backlog. The
-places are counted for each upstream: one that is slow or away holds up no other. Nor does it hold up traffic: while there is a backlog,
-rounds are `BUSY` seconds apart, the looks of one are spread over that time, and an upstream that does not answer is asked by one at a time.
+There is no leader. One statement takes a record and hides it from all other processes for `hold` seconds; if the
+process dies, another one takes the record then. A process takes only as many records as it has free places for looks,
+so that memory is flat whatever the backlog. It counts the places for each upstream, so that a slow upstream holds up no
+other. Nor do looks hold up requests: with a backlog, rounds are `BUSY` seconds apart, the looks of a round are spread
+over that time, and an upstream that does not answer gets one look at a time.
 
-Which routes have anything due is asked of the store in one statement for all.
+One statement asks the store which of all routes have a record that is due.
 
-A record whose route has left every gateway's map, or was renamed, is looked after by nobody. Once it has been due for `ORPHANED` seconds it
-becomes a dead letter, so that a person learns of it.
+No process looks at a record whose route has left every gateway's map, or was renamed. Once such a record has been due
+for `ORPHANED` seconds, it becomes a dead letter, so that a person learns of it.
 """
 
 import asyncio
@@ -27,25 +28,28 @@ IDLE = 1.0
 BUSY = 0.2
 
 GRACE = 5.0
-"""Seconds after a (re)connection in which owners who outlived an outage can settle first. After the first one, too: a process that starts
-cannot know whether an outage has just ended, and five seconds are nothing to an outcome that is looked for until it is found.
+"""Seconds after a (re)connection in which owners who outlived an outage can settle first. After the first one, too: a
+process that starts cannot know whether an outage has just ended, and five seconds are nothing to an outcome that is
+looked for until it is found.
 """
 
 MARGIN = 20.0
-"""Seconds beyond a look's timeout for which a record is held: time to write its verdict."""
+"""Seconds beyond a look's timeout for which the process holds a record: time to write its verdict."""
 
 LEAVE = 2.0
-"""Seconds before the end of the hold from which on nothing is tried any more."""
+"""The process tries nothing more in the last so many seconds of a hold."""
 
 NOBODY = ""
-"""In the place of an upstream's name, of looks that ask none."""
+"""Stands for an upstream's name where looks ask no upstream."""
 
 ORPHANED = 86400.0
-"""Seconds for which a record of a route that this process does not have must have been due before it says that nobody has it."""
+"""A record of a route that this process does not have must have been due for so many seconds before the process
+concludes that no gateway has the route.
+"""
 
 ORPHANS_FIRST, ORPHANS_EVERY = 60.0, 3600.0
-"""Seconds, give or take a half, from the start to the first search, and between two: a fleet may restart daily, and at once. What is found
-has been due for so long that it does not matter who else has just begun, too.
+"""Seconds, give or take a half, from the start to the first search, and between two: a fleet may restart daily, and at
+once. What is found has been due for so long that it does not matter who else has just begun, too.
 """
 
 ORPHANS_AT_ONCE = 100
@@ -56,9 +60,10 @@ TASK = "reconcile"
 class Reconciler:
     """Looks after the unknown records of all routes.
 
-    `upstreams` are clients of its own, so that looks take no connection from traffic; `hosts` gives the Host line of a request that no
-    client has made. `find` is the authority's. `connected_since` gives CLOCK_BOOTTIME of the last (re)connection to it, None while it is
-    away. `routes` and `upstreams` are asked anew in each round, and may change between two.
+    `upstreams` are clients of its own, so that looks take no connection from traffic; `hosts` gives the Host line of a
+    request that no client has made. `find` is the authority's. `connected_since` gives CLOCK_BOOTTIME of the last
+    (re)connection to it, None while it is away. `routes` and `upstreams` are asked anew in each round, and may change
+    between two.
     """
 
     def __init__(
@@ -102,12 +107,14 @@ class Reconciler:
                 tools.observer.background_failed(TASK, error)
 
     async def round(self) -> bool:
-        """Take what is due and there is place for, and begin to look. Returns whether there may be more. Raises `StoreUnavailable`."""
+        """Take what is due and there is place for, and begin to look. Returns whether there may be more. Raises
+        `StoreUnavailable`.
+        """
         since, now = self._connected_since(), self._tools.clock.boottime()
         if since is None or now < since + GRACE or self._closing:
             return False
         if now >= self._orphans_at:
-            self._orphans_at = now + self._about(ORPHANS_EVERY)  # whatever becomes of it: it holds up nobody's looks
+            self._orphans_at = now + self._about(ORPHANS_EVERY)  # whatever becomes of it: it must not hold up looks
             with contextlib.suppress(StoreUnavailable):
                 await self._find_orphans(now)
         wanted = self._wanted(now)
@@ -130,8 +137,8 @@ class Reconciler:
         return len(self._looks)
 
     async def close(self, patience: float = math.inf) -> None:
-        """Begin no more, and wait for the looks under way, at most their timeout and at most `patience` seconds. What is cut then is taken
-        by somebody else when its hold is over.
+        """Begin no more looks, and wait for those under way, at most their timeout and at most `patience` seconds.
+        Another process takes a record whose look was cut, when its hold is over.
         """
         self._closing = True
         if self._looks:
@@ -145,7 +152,7 @@ class Reconciler:
         return seconds * (0.5 + self._tools.randomness.jitter())
 
     async def _find_orphans(self, now: float) -> None:
-        """Dead-letter what nobody looks after. A full batch is followed by the next one soon."""
+        """Make dead letters of records that no process looks at. After a full batch the next one follows soon."""
         ours = [route.id for route in self._routes() if route.policy is not None]
         why = Entry("manual", DEAD_LETTERED, {"after": "no_route", "why": "no gateway has its route any more"})
         found = await self._tools.reconciliation.abandon(ours, ORPHANED, ORPHANS_AT_ONCE, why)
@@ -171,7 +178,9 @@ class Reconciler:
         return wanted
 
     async def _take(self, route: Route, policy: Policy) -> bool:
-        """Take what there is place for, and begin to look. Returns whether there may be more, for an upstream that answers."""
+        """Take what there is place for, and begin to look. Returns whether there may be more, for an upstream that
+        answers.
+        """
         name, reconcile, tools = _upstream_of(route, policy), policy.reconcile, self._tools
         upstream, free = self._upstreams().get(name), self._free(name, reconcile.pace)
         if free <= 0 or (upstream is None and name != NOBODY):
@@ -195,7 +204,9 @@ class Reconciler:
         return places - sum(1 for other in self._looks.values() if other == name)
 
     def _way(self, name: str, upstream: Upstream, sends_until: float, timeout: float) -> Way:
-        """A look that was held up on its way (a stopped process) sends nothing any more: its record may be another attempt's by then."""
+        """A look that was held up on its way (a stopped process) sends nothing any more: its record may be another
+        attempt's by then.
+        """
         clock = self._tools.clock
         return Way(upstream, self._hosts(name), lambda: clock.boottime() < sends_until, timeout, clock.http_date())
 
@@ -213,7 +224,7 @@ class Reconciler:
             if wait > 0:
                 await self._tools.clock.sleep(wait)
                 if self._closing:
-                    return  # not begun: somebody else has it when its hold is over
+                    return  # not begun: another process takes the record when its hold is over
             answered = await look.run()
         except Exception as error:  # one look's defect is not the others'; its record is taken again when its hold is over
             self._tools.observer.background_failed(TASK, error)

@@ -1,4 +1,4 @@
-"""Mistakes in binding what is found to the caller: whoever finds an operation by what a client wrote may find another caller's."""
+"""Mistakes in binding what is found to the caller: a lookup by what a client wrote may find another caller's operation."""
 
 from collections.abc import Iterable
 

@@ -28,7 +28,9 @@ def removed_fields(policy: Policy) -> frozenset[bytes]:
 
 
 def kept_for(headers: Headers, policy: Policy) -> float | None:
-    """Seconds by the upstream's own word, where the route trusts it; 0: the answer itself is not to be kept. None: as the route says."""
+    """Seconds by the upstream's own word, where the route trusts it; 0: the answer itself is not to be kept. None: as
+    the route says.
+    """
     return retention_of(headers, policy.retention) or 0.0 if policy.trust_retention else None
 
 
@@ -41,8 +43,8 @@ def built(answer: Built) -> StoredResponse:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a response says of the execution, where the route trusts its word. `answer` is the operation's, in place of the response, where
-    this says that the operation exists already.
+    """What a response says of the execution, where the route trusts its word. `answer` is the operation's, in place of
+    the response, where this says that the operation exists already.
     """
 
     outcome: HintedOutcome | None
@@ -50,9 +52,11 @@ class Heard:
 
 
 def hear(found: Found, policy: Policy, earlier: Earlier, names: Callable[[], Names], *, readable: bool = True) -> Heard:
-    """Listen to a response as it came. `readable` False: its body was not kept, or is longer than `LONGEST_READ`.
+    """The upstream's own signal in a response as it came. `readable` False: the body was not kept, or is longer than
+    `LONGEST_READ`.
 
-    That the operation exists is no answer yet: where the hint's cannot be built, nobody knows.
+    A signal that the operation exists is no answer yet: where the hint's answer cannot be built, the outcome is
+    unknown.
     """
     assert found.status is not None, "of a response"
     signal = signal_of(found.status, found.headers, policy.hints, found.body if readable else None)

@@ -1,8 +1,9 @@
 """Which pages of other origins may read an answer (the CORS protocol: Fetch standard, section 3.3).
 
-The `Access-Control-*` fields speak of one exchange: of the page that asked. The upstream's own are passed on with the first answer, and
-kept with it as they came; a replay has them only for a page that they name. Where the route map says `cors`, our own answers and replays
-get fields made for whoever asks, and a first answer does if the upstream says nothing itself.
+The `Access-Control-*` fields belong to one exchange: they name the page that asked. The gateway passes the upstream's
+own fields on with the first answer and stores them as they came; a replay has them only for a page that they name. With
+`cors` in the route map, the gateway makes these fields for the page that asks: for its own answers, for replays, and
+for a first answer if the upstream sent none.
 """
 
 import re
@@ -21,8 +22,9 @@ _NAMES = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+([ \t]*,[ \t]*[!#$%&'*+.^_`|~0
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """`origins` are serialised as browsers do, `*` for any. `expose` are names of fields beside the gateway's own. `answers`: preflights
-    are answered here, and do not go upstream; they allow `headers` (empty: whatever the page asks for), and hold for `max_age` seconds.
+    """`origins` are serialised as browsers do, `*` for any. `expose` are names of fields beside the gateway's own.
+    `answers`: preflights are answered here, and do not go upstream; they allow `headers` (empty: whatever the page asks
+    for), and hold for `max_age` seconds.
     """
 
     origins: frozenset[str] = frozenset()
@@ -131,8 +133,8 @@ def _varies(headers: Headers) -> Headers:
 def expose(headers: Headers, names: tuple[bytes, ...]) -> Headers:
     """The field lines with `names` in `Access-Control-Expose-Headers` (Fetch standard, section 3.3.3).
 
-    What the upstream exposes stays; each name is added once, letter case aside. `*` exposes everything, and stays alone, except where
-    credentials are allowed: there it is an ordinary name.
+    What the upstream exposes stays; each name is added once, letter case aside. `*` exposes everything, and stays
+    alone, except where credentials are allowed: there it is an ordinary name.
     """
     lines = [index for index, field in enumerate(headers) if field[0].lower() == EXPOSE.lower()]
     listed = {token.strip(b" \t").lower() for index in lines for token in headers[index][1].split(b",")}

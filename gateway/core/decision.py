@@ -1,28 +1,28 @@
 """The whole decision: what to do about a request, and what an upstream's outcome means for its record.
 
-Theory of operation
--------------------
+Theory of operation -------------------
 
-A record is born by *reserve* (`in_progress`, one owner, one lease) and then moves like this, each arrow one atomic fenced
-statement in a store:
+*reserve* makes a record (`in_progress`, one owner, one lease). Then its state changes like this; each arrow is one
+atomic fenced statement in a store:
 
     in_progress ──complete──► completed            final: replayed until it expires
         │  ├─────release────► failed_retryable     proved, or asserted by the route, not to have executed: may be claimed
-        │  └─────doubt──────► unknown              may have executed: nobody runs it again
+        │  └─────doubt──────► unknown              may have executed: never run again
         └── lease lapsed ───► unknown              its owner is gone or was cut off: doubtful by definition
     unknown          ── its owner's late answer, or a verdict "executed" ──► completed
                      ── its owner's late "nothing was sent", or a verdict "not executed" ──► failed_retryable
                      ── claim, where the upstream deduplicates by key and has surely finished ──► in_progress (a re-execution)
     failed_retryable ── claim (new owner, attempt + 1) ──► in_progress
-                     ── its last owner's late answer, while nobody has claimed it ──► completed
+                     ── its last owner's late answer, before another claim ──► completed
     completed, failed_retryable ── expired ──► replaced by a new record at the next reserve, or reaped
 
-`in_progress` means that the upstream may already have been called: there is no second write before dispatch. So an orphan is
-never given back; it becomes `unknown`, and only its owner, a probe or a person can say more.
+`in_progress` means that the gateway may already have called the upstream: there is no second write before dispatch. So
+the key of an orphan is never freed; the record becomes `unknown`, and only its owner, a probe, a webhook or a person
+can say more.
 
-Rule 1: everything that judges a state lives in this file. Stores report facts (`Record`), the engine carries out.
-Rule 2: nothing here reads a clock, draws a random number or awaits.
-Rule 3: dialects change the wire form of an answer, never the decision.
+Rule 1: everything that judges a state is in this file. Stores report facts (`Record`), the engine carries decisions
+out. Rule 2: nothing here reads a clock, draws a random number or awaits. Rule 3: dialects change the wire form of an
+answer, never the decision.
 """
 
 import enum
@@ -36,7 +36,7 @@ from gateway.core.policy import HintedOutcome, OnExpired, OnUnknown, Policy
 _CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
 
 RETRY_AFTER_MAX = 60
-"""Clients' libraries use Retry-After only as an integer from 1 to 60 (standards: RFC 9110 section 10.2.3)."""
+"""Client libraries use Retry-After (RFC 9110 section 10.2.3) only as an integer from 1 to 60."""
 
 
 class Label(enum.StrEnum):
@@ -67,8 +67,8 @@ class Label(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Take the record over atomically, then execute: a `failed_retryable` one (attempt + 1), an expired one (a new life), or one in doubt
-    whose route re-executes.
+    """Take the record over atomically, then execute. The record is `failed_retryable` (attempt + 1), expired (a new
+    life), or in doubt on a route that re-executes.
     """
 
     found: Record
@@ -76,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """The owner's lease is over: move the record to `unknown` first, then look again."""
+    """The owner's lease has lapsed: make the record `unknown` first, then look again."""
 
     found: Record
 
@@ -91,7 +91,9 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayWithoutBody:
-    """The operation completed, but its body was not kept: say so, with the original status, and never run it again."""
+    """The operation completed, but its body was not kept: answer so, with the original status, and never run
+    it again.
+    """
 
     found: Record
     response: StoredResponse
@@ -114,7 +116,7 @@ class KeyMisuse:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The operation may have executed. `retry_after` is None once a person must look at it."""
+    """The operation may have executed. `retry_after` is None once only a person can resolve it."""
 
     found: Record
     retry_after: int | None
@@ -129,23 +131,28 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The record was written under a fingerprint version or policy that this process cannot compute. Never a mismatch: a 503."""
+    """The record was written under a fingerprint version or policy that this process cannot compute. Never a mismatch:
+    a 503.
+    """
 
     found: Record
 
 
 Decision: TypeAlias = Claim | Lapse | Replay | ReplayWithoutBody | InProgress | KeyMisuse | Unknown | Gone | Unreadable
-"""What to do about a record that exists. When none exists the store's reserve has made one, and the request executes."""
+"""What to do about a record that exists. When none exists the store's reserve has made one, and the request
+executes.
+"""
 
 
 def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
-    """Judge a record that reserve found.
+    """Judge a record that `reserve` found.
 
-    `sent` is the request's fingerprint under the *record's own* version and policy, None if this process cannot compute that. `expired`
-    counts only where a record can expire: what is running or in doubt is never run again, whatever a store says of it.
+    `sent` is the request's fingerprint under the *record's own* version and policy; None if this process cannot compute
+    it. `expired` counts only in states that can expire: an operation that runs or is in doubt never runs again,
+    whatever a store reports.
     """
     if found.expired and found.status in _CAN_EXPIRE:
-        # Under a released one nothing was executed: its late retry is no second charge.
+        # A released record executed nothing, so its late retry charges once.
         gone = policy.on_expired is OnExpired.GONE and found.status is Status.COMPLETED
         return Gone(found) if gone else Claim(found)
     if sent is None:
@@ -168,14 +175,16 @@ def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
 
 
 def _may_reexecute(found: Record, policy: Policy) -> bool:
-    """For an upstream that deduplicates by key: once the attempt before has surely finished, and while the upstream remembers the first."""
+    """Whether the upstream deduplicates by key, has surely finished the attempt before, and still remembers
+    the first.
+    """
     if policy.on_unknown is not OnUnknown.REEXECUTE or not found.doubt_over or found.dead_lettered:
         return False
     return found.born_ago < policy.reconcile.pace.max_age
 
 
 def _decide_completed(found: Record) -> Decision:
-    """A completed record without any response cannot exist; treated as doubtful, not as free, should a hand have made one."""
+    """A completed record without a response cannot exist. If a person made one by hand, it is doubtful, not free."""
     if found.response is None:
         return Unknown(found, None)
     if found.response.body is None:
@@ -190,8 +199,8 @@ def retry_after(seconds: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """A complete response with this status came back. `hinted` is what the upstream says of it, where the route trusts its word; `located`,
-    whether it says where to go (`Location`).
+    """A complete response with this status came back. `hinted` is the upstream's own signal, where the route trusts it;
+    `located`: the response has a `Location`.
     """
 
     status: int
@@ -201,14 +210,14 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """It is proved that nothing of the request reached the upstream."""
+    """Proof that nothing of the request reached the upstream."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """A byte of the request may have been written, and no complete response came back."""
+    """The gateway may have written a byte of the request, and no complete response came back."""
 
     reason: str
 
@@ -225,14 +234,14 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The attempt did not execute: the next request with this key may."""
+    """The attempt did not execute: the next request with this key may execute."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Nobody knows: the record becomes `unknown`."""
+    """The gateway does not know: the record becomes `unknown`."""
 
     reason: str
 
@@ -241,20 +250,22 @@ Settlement: TypeAlias = Complete | Release | Doubt
 
 
 def settle(outcome: Outcome, policy: Policy, earlier: Earlier = Earlier.NOTHING) -> Settlement:
-    """What an upstream's outcome means. Doubt never becomes a release: that is where other systems run an operation twice.
+    """What an upstream's outcome means. A doubt never becomes a release: there other systems run an operation twice.
 
-    `earlier` is what the attempts before this one may have done. Where one is, or was, in doubt, a refusal (4xx, 5xx) is a doubt: it may be
-    of what that one did ("it exists already"), or of this request alone (a credential that has changed since), and what is kept is kept
-    for good. Only the upstream's own word, where the route trusts it, says more. Where one is in doubt still, that this one did not
-    execute proves nothing: every release is a doubt, too.
+    `earlier` is what the attempts before this one may have done:
+
+    * An earlier attempt is, or was, in doubt: a refusal (4xx, 5xx) is a doubt. It may be about what that attempt did
+      ("it exists already") or about this request alone (a credential that has changed since), and a stored answer is
+      replayed for good. Only the upstream's own signal, where the route trusts it, says more.
+    * An earlier attempt is still in doubt: that this one did not execute proves nothing, so every release is a doubt.
     """
     settlement = _settle(outcome, policy, earlier)
     return Doubt(settlement.reason) if earlier is Earlier.DOUBTED and isinstance(settlement, Release) else settlement
 
 
 def proves_execution(outcome: Outcome, policy: Policy) -> bool:
-    """Whether the outcome says that the attempt executed, also where others (a probe, a later attempt) may have been at the upstream before
-    it. *It exists already* is of what those did.
+    """Whether the outcome shows that this attempt executed, even if a probe or a later attempt was at the upstream
+    before it. *It exists already* is about what those did.
     """
     if isinstance(outcome, Responded) and outcome.hinted is HintedOutcome.EXISTS:
         return False
@@ -264,9 +275,10 @@ def proves_execution(outcome: Outcome, policy: Policy) -> bool:
 def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
     """What an attempt's outcome means by itself.
 
-    `release_on` is the operator's assertion that the upstream answers with these statuses before it executes anything;
-    `doubt_on` lists statuses that an intermediary behind us may have made up after the upstream had executed (RFC 9110 section 15.6).
-    A status in both is in doubt. A 307 or 308 that says nowhere to go is no redirect: upload services answer 308 for "stored, go on".
+    By `release_on` the operator asserts that the upstream answers with these statuses before it executes anything.
+    `doubt_on` lists statuses that an intermediary behind the gateway may have made up after the upstream executed (RFC
+    9110 section 15.6). A status in both is a doubt. A 307 or 308 without `Location` is no redirect: upload services
+    answer 308 for "stored, go on".
     """
     match outcome:
         case Responded(_, hinted) if hinted is not None and not (hinted is HintedOutcome.EXISTS and earlier is Earlier.NOTHING):
@@ -290,7 +302,7 @@ _REDIRECTS = frozenset({307, 308})
 
 
 def _settle_hinted(hinted: HintedOutcome) -> Settlement:
-    """By the upstream's own word, which the route's lists do not overrule."""
+    """The upstream's own signal decides; the route's lists do not overrule it."""
     match hinted:
         case HintedOutcome.COMPLETED | HintedOutcome.EXISTS:
             return Complete()

@@ -1,6 +1,7 @@
-"""A dialect's file, read: `name`, `about`, `sources`, `idempotency`, `answers`, `replay`, `first_headers`, `replay_headers`. Pure.
+"""A dialect's file, read: `name`, `about`, `sources`, `idempotency`, `answers`, `replay`, `first_headers`,
+`replay_headers`. Pure.
 
-`idempotency` is not judged here: its fields are those of a route, and whoever reads routes reads them.
+This module does not judge `idempotency`: its fields are those of a route, and the reader of routes reads them.
 """
 
 import json
@@ -59,9 +60,11 @@ class DialectError(ValueError):
 
 
 def parse_dialect(tree: object, file: str) -> tuple[Dialect, dict[str, object]]:
-    """The dialect that a loaded YAML document describes, and the fields of a route's `idempotency` that it brings, as they are written.
+    """The dialect that a loaded YAML document describes, and the fields of a route's `idempotency` that it brings, as
+    they are written.
 
-    `tree` is made of dict, list, str, int, float, bool and None. Raises `DialectError` with every mistake that can be told at once.
+    `tree` is made of dict, list, str, int, float, bool and None. Raises `DialectError` with every mistake that can be
+    told at once.
     """
     parser = _Parser()
     dialect, defaults = parser.document(tree)

@@ -1,7 +1,8 @@
-"""The status of an answer of our own where the upstream gave none: one table for guarded, observed, forwarded and unguarded requests.
+"""The status of an answer of our own where the upstream gave none: one table for guarded, observed, forwarded and
+unguarded requests.
 
-The keys are the values of `gateway.ports.NotSentReason` and `DoubtReason`. 504: somebody was too slow. 503: a moment later may do. 502: the
-upstream is not there, or not right (RFC 9110 sections 15.6.3 to 15.6.5).
+The keys are the values of `gateway.ports.NotSentReason` and `DoubtReason`. 504: the upstream was too slow. 503: a retry
+a moment later may succeed. 502: the upstream is away, or answered wrongly (RFC 9110 sections 15.6.3 to 15.6.5).
 """
 
 from collections.abc import Mapping

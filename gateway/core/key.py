@@ -1,12 +1,12 @@
 """The client's key: found, judged and unquoted. A bad key is always an error, never "no key" (RFC 9651 section 4.2).
 
-Three grammars. `strict` is a structured-field String (RFC 9651 section 3.3.3, as the Idempotency-Key draft demands). `lenient` also
-takes the bare spellings that nearly all clients send. `raw` takes visible ASCII and inner spaces; only the comma is refused, since a
-hop on the way joins repeated field lines with one. In the first two, quoted and bare spellings of one text are one key, so that a client
-may upgrade its library between two attempts.
+Three grammars. `strict` is a structured-field String (RFC 9651 section 3.3.3, as the Idempotency-Key draft demands).
+`lenient` also takes the bare spellings that nearly all clients send. `raw` takes visible ASCII and inner spaces; only
+the comma is refused, since a hop on the way joins repeated field lines with one. In the first two, quoted and bare
+spellings of one text are one key, so that a client may upgrade its library between two attempts.
 
-They are grammars of a field value. In a query, a form and a JSON body the container says where the key begins and ends, so there every text
-of visible ASCII and spaces is a key, quotes and commas included, whatever the mode.
+They are grammars of a field value. In a query, a form and a JSON body the container says where the key begins and ends,
+so there every text of visible ASCII and spaces is a key, quotes and commas included, whatever the mode.
 """
 
 import re
@@ -62,8 +62,8 @@ KeyFound: TypeAlias = Key | KeyMissing | KeyInvalid
 
 
 def find_key(fields: Fields, policy: KeyPolicy) -> KeyFound:
-    """Find the key among the field lines. Two lines of one name, even equal ones, are an error: an Item cannot repeat (RFC 9651 section
-    4.2). Of several names one may be there, or more with the same key.
+    """Find the key among the field lines. Two lines of one name, even equal ones, are an error: an Item cannot repeat
+    (RFC 9651 section 4.2). Of several names one may be there, or more with the same key.
     """
     assert isinstance(policy.place, HeaderKey), "a route has one kind of place for its key"
     if policy.place.others:
@@ -81,7 +81,9 @@ def _find_in(fields: Fields, policy: KeyPolicy, name: str) -> KeyFound:
 
 
 def _find_one(fields: Fields, policy: KeyPolicy, names: tuple[str, ...]) -> KeyFound:
-    """The one key that the fields of these names hold. One that is bad is not passed over: an upstream may read that one."""
+    """The one key that the fields of these names hold. One that is bad is not passed over: an upstream may read that
+    one.
+    """
     found = [one for name in names if not isinstance(one := _find_in(fields, policy, name), KeyMissing)]
     bad = next((one for one in found if isinstance(one, KeyInvalid)), None)
     if bad is not None or not found:
@@ -92,8 +94,9 @@ def _find_one(fields: Fields, policy: KeyPolicy, names: tuple[str, ...]) -> KeyF
 
 
 def find_key_in(target: bytes, policy: KeyPolicy) -> KeyFound:
-    """Find the key in the query of a request target, by the rules of application/x-www-form-urlencoded (WHATWG URL section 5.1): pairs
-    between `&`, `+` is a space, escapes are decoded once. Two values, even equal ones, are an error, and so is a broken escape.
+    """Find the key in the query of a request target, by the rules of application/x-www-form-urlencoded (WHATWG URL
+    section 5.1): pairs between `&`, `+` is a space, escapes are decoded once. Two values, even equal ones, are an
+    error, and so is a broken escape.
     """
     assert isinstance(policy.place, QueryKey), "a route has one kind of place for its key"
     pairs = [pair.partition(b"=") for pair in split_target(target)[1].split(b"&")]
@@ -108,8 +111,8 @@ def find_key_in(target: bytes, policy: KeyPolicy) -> KeyFound:
 def find_key_in_form(body: bytes, fields: Fields, policy: KeyPolicy) -> KeyFound:
     """Find the key in a form body of at most `LARGE_BODY` bytes, by the rules of a query.
 
-    An empty body is no key. One that is no form, or could be read in two ways, is an error, not "no key": nobody knows what an upstream
-    that reads more loosely finds in it.
+    An empty body is no key. A body that is no form, or that two readers may read differently, is an error, not "no
+    key": an upstream that reads more loosely may find a key in it.
     """
     assert isinstance(policy.place, FormKey), "a route has one kind of place for its key"
     if not body:
@@ -122,7 +125,9 @@ def find_key_in_form(body: bytes, fields: Fields, policy: KeyPolicy) -> KeyFound
 
 
 def _only_value(pairs: list[tuple[bytes, bytes]], name: str, what: str) -> bytes | KeyMissing | KeyInvalid:
-    """The one value of a name. A name that some reader takes for it (PHP reads `request.id` as `request_id`) is a second one."""
+    """The one value of a name. A name that some reader takes for it (PHP reads `request.id` as `request_id`) is a
+    second one.
+    """
     wanted = name.encode()
     found = [pair for pair in pairs if may_name(pair[0], wanted)]
     if not found:
@@ -135,9 +140,10 @@ def _only_value(pairs: list[tuple[bytes, bytes]], name: str, what: str) -> bytes
 def find_key_in_body(body: bytes, policy: KeyPolicy, text: JsonText | None = None) -> KeyFound:
     """Find the key in a JSON body of at most `LARGE_BODY` bytes.
 
-    An empty body, a member that is absent, and `null` (which many libraries send for what is not set) are no key. A body that is not strict
-    JSON is an error, not "no key": nobody knows what an upstream that reads more loosely, or the other one of two equal names, finds in it.
-    A whole number is the text that it is written as. `text` is what is known of the body as JSON already.
+    An empty body, a member that is absent, and `null` (which many libraries send for what is not set) are no key. A
+    body that is not strict JSON is an error, not "no key": an upstream that reads more loosely, or the other one of two
+    equal names, may find a key in it. A whole number is the text that it is written as. `text` is what is known of the
+    body as JSON already.
     """
     assert isinstance(policy.place, BodyKey), "a route has one kind of place for its key"
     if len(body) > LARGE_BODY:
@@ -167,7 +173,9 @@ def parse_text(value: bytes, policy: KeyPolicy) -> KeyFound:
 
 
 def _judge(text: bytes, policy: KeyPolicy) -> KeyFound:
-    """What is asked of every key, wherever it stands. Where letter case means nothing, the pattern does not look at it either."""
+    """What is asked of every key, wherever it stands. Where letter case means nothing, the pattern does not look at it
+    either.
+    """
     if not policy.min_length <= len(text) <= policy.max_length:
         return KeyInvalid(f"The key has {len(text)} characters. It must have {policy.min_length} to {policy.max_length}.")
     key = text.decode("ascii")
@@ -200,7 +208,9 @@ def _parse_strict(value: bytes) -> bytes | None:
 
 
 def _are_parameters(text: bytes) -> bool:
-    """Whether only parameters stand behind the String (RFC 9651 section 4.2.3.2). Display Strings must be UTF-8 (section 4.2.10)."""
+    """Whether only parameters stand behind the String (RFC 9651 section 4.2.3.2). Display Strings must be UTF-8
+    (section 4.2.10).
+    """
     if not _PARAMETERS.fullmatch(text):
         return False
     return all(_is_utf8(decode_escapes(found["display"])) for found in _PARAMETER.finditer(text) if found["display"])

@@ -1,7 +1,7 @@
 """The words of the gateway as values: keys, fingerprints, leases, records, responses.
 
-Everything here is frozen and knows no clock and no I/O. `design` terms are used as they stand in SQL, metrics and docs:
-a *record* is the row for (scope, key); a *lease* is the executor's time-limited ownership of it.
+Everything here is frozen and knows no clock and no I/O. SQL, metrics and docs use the same words: a *record* is the row
+for (scope, key); a *lease* is the executor's time-limited ownership of it.
 """
 
 import enum
@@ -31,20 +31,24 @@ class Earlier(enum.Enum):
     NOTHING = enum.auto()
     """There was none, or each is proved, or asserted by its route, not to have executed."""
     JUDGED = enum.auto()
-    """One was in doubt, until a look, an event or a person said that it had not executed."""
+    """One was in doubt until a look, an event or a person judged it *not executed*."""
     DOUBTED = enum.auto()
-    """One is in doubt still: nothing about the present one proves that the operation did not run."""
+    """One is still in doubt: nothing about the present attempt proves that the operation did not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordKey:
-    """Where a record lives: a key inside a scope. `scope_id` comes from `gateway.core.scope`, `key` from `gateway.core.key`."""
+    """Where a record lives: a key inside a scope. `scope_id` comes from `gateway.core.scope`, `key` from
+    `gateway.core.key`.
+    """
 
     scope_id: str
     key: str
 
     def lookup_digest(self) -> bytes:
-        """32 bytes that name this record in Redis and in logs' digests; injective, since the scope is length-prefixed."""
+        """32 bytes that name this record in Redis and in logs' digests; injective, since the scope is
+        length-prefixed.
+        """
         scope = self.scope_id.encode()
         return hashlib.sha256(b"idempotency-gateway/lookup/1\0%d:%b" % (len(scope), scope) + self.key.encode()).digest()
 
@@ -63,8 +67,8 @@ class StoredResponse:
     """An upstream's answer as it is kept and replayed.
 
     `body` is None when it was not kept (over the route's cap, or it could not be stored); `body_length` and
-    `body_digest` (SHA-256) describe the full body even then, as the upstream sent it. `encoding` says how `body` is packed
-    (`gateway.core.packing`): stores carry both and never look inside. It is 0 when there is no body.
+    `body_digest` (SHA-256) describe the full body even then, as the upstream sent it. `encoding` says how `body` is
+    packed (`gateway.core.packing`): stores carry both and never look inside. It is 0 when there is no body.
     """
 
     status: int
@@ -83,11 +87,12 @@ class StoredResponse:
 class Record:
     """A record as a store found it. `lease_live` and `expired` are facts on the store's clock, not on ours.
 
-    `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such instant.
-    `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is the same instant on
-    the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its `doubtful_until` has passed: the upstream has
-    surely finished. `born_ago`: the seconds since this life of the record began. `judged`: an attempt of this life was in doubt and then
-    judged not to have executed. `observed`: see `gateway.ports.Store`; of a record that Redis has told, False says nothing.
+    `reconcile_in` is the number of seconds until `reconcile_after` (never negative), None when there is no such
+    instant. `expires_in` likewise counts to `expires_at`; it is None while the record cannot expire. `expires_at_us` is
+    the same instant on the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its
+    `doubtful_until` has passed: the upstream has surely finished. `born_ago`: the seconds since this life of the record
+    began. `judged`: an attempt of this life was in doubt, and a verdict then said *not executed*. `observed`: see
+    `gateway.ports.Store`; in a record that comes from Redis, False says nothing.
     """
 
     key: RecordKey
@@ -113,7 +118,7 @@ class Record:
 
     @property
     def earlier(self) -> Earlier:
-        """What the attempts up to now may have done, for the one that claims this record."""
+        """What the attempts up to now may have done, for the attempt that claims this record."""
         if self.status is Status.UNKNOWN and not self.expired:
             return Earlier.DOUBTED
         return Earlier.JUDGED if self.judged and not self.expired else Earlier.NOTHING
@@ -121,10 +126,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What is left of a completed record that expired on a route with `on_expired: gone`: that there was one, and no more than that.
+    """A completed record was here and has expired, on a route with `on_expired: gone`. Nothing else of it is left.
 
-    `key` is the asker's own. `route_id` is the route that completed the record. `expires_in` (seconds) and `expires_at_us` (microseconds
-    since the epoch, on the store's clock) say when it will be forgotten; a store reports none that has ended.
+    `key` is that of the request that asks. `route_id` is the route that completed the record. The store forgets the
+    tombstone in `expires_in` seconds, at `expires_at_us` (microseconds since the epoch, on its own clock), and then
+    reports it no more.
     """
 
     key: RecordKey
@@ -137,11 +143,13 @@ class Tombstone:
 class Lease:
     """The right to execute one attempt, held by the process that knows `owner`.
 
-    `owner` is 16 fresh random bytes for each reserve statement and is never sent twice. `started` is the reading of
-    the holder's CLOCK_BOOTTIME just before the acknowledged statement was sent, so `started + duration - margin` is an
-    instant up to which the holder may trust the lease whatever the database's clock says (design, "Fence before sending").
+    `owner` is 16 fresh random bytes for each reserve statement and is never sent twice. `started` is the reading of the
+    holder's CLOCK_BOOTTIME just before the acknowledged statement was sent, so `started + duration - margin` is an
+    instant up to which the holder may trust the lease whatever the database's clock says (design, "Fence before
+    sending").
 
-    `earlier`: what the attempts before it may have done. It is a `reexecution` (`on_unknown: reexecute`) where one is in doubt.
+    `earlier`: what the attempts before it may have done. It is a `reexecution` (`on_unknown: reexecute`) where one is
+    in doubt.
     """
 
     key: RecordKey
@@ -159,15 +167,17 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all intents of one route have in common. Made once for a route and its policy, so that a store may compare two by identity.
+    """What all intents of one route have in common. Made once for a route and its policy, so that a store may compare
+    two by identity.
 
     Durations are seconds. `max_execution` is how long after a lapsed lease the upstream may still be at it: it places
-    `reconcile_after`. `reconcilable` says whether the route has a probe; without one a doubtful record is a dead letter at once.
+    `reconcile_after`. `reconcilable` says whether the route has a probe; without one a doubtful record is a dead letter
+    at once.
 
-    `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a tombstone of the key is reported
-    instead of a new record made. `observed`: the route's mode is `observe`, the attempt is not guarded, and its record stands in nobody's
-    way unless it completes. `reexecute`: a claim may also take an `unknown` record that is no dead letter and whose `reconcile_after`
-    has passed.
+    `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a store reports a
+    tombstone of the key instead of making a new record. `observed`: the route's mode is `observe`, the attempt is not
+    guarded, and its record blocks no other request unless it completes. `reexecute`: a claim may also take an `unknown`
+    record that is no dead letter and whose `reconcile_after` has passed.
     """
 
     route_id: str
@@ -183,8 +193,8 @@ class Terms:
 class Intent:
     """All that a store needs to make a record out of a request: one reserve or claim statement.
 
-    `captured`: values of the request by name, kept for probes and webhooks; `correlation` the one by which the route's webhook finds the
-    record; `sealed` the request itself, encrypted, for a probe that resends it.
+    `captured`: values of the request by name, kept for probes and webhooks; `correlation` the one by which the route's
+    webhook finds the record; `sealed` the request itself, encrypted, for a probe that resends it.
     """
 
     key: RecordKey

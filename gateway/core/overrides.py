@@ -1,9 +1,10 @@
 """What in a request could make another one of it, behind the gateway's back, for the upstreams of guarded routes.
 
-* Fields by which servers and frameworks take another path than the request line's (gunicorn's `SCRIPT_NAME`, IIS' `X-Original-URL`).
+* Fields by which servers and frameworks take another path than the request line's (gunicorn's `SCRIPT_NAME`, IIS'
+  `X-Original-URL`).
 * Fields and parameters by which frameworks take another method (`X-HTTP-Method-Override`, `_method`).
-* Doubles: CGI and WSGI make `HTTP_X_ACCOUNT_ID` of `X_Account_Id` as of `X-Account-Id`, and some servers of `X.Account.Id` too. Of a field
-  that we judge by, or write, an upstream must not read another spelling.
+* Doubles: CGI and WSGI make `HTTP_X_ACCOUNT_ID` of `X_Account_Id` as of `X-Account-Id`, and some servers of
+  `X.Account.Id` too. Of a field that we judge by, or write, an upstream must not read another spelling.
 """
 
 import re
@@ -23,14 +24,18 @@ METHOD_FIELDS = (b"x-http-method-override", b"x-http-method", b"x-method-overrid
 METHOD_PARAMETER = b"_method"
 
 PATH_FIELDS = frozenset({b"script-name", b"x-script-name", b"path-info", b"x-original-url", b"x-rewrite-url", b"x-override-url"})
-"""Folded names of the fields that rewrite the path for some server or framework. (`X-Forwarded-Prefix` is of the forwarded family.)"""
+"""Folded names of the fields that rewrite the path for some server or framework. (`X-Forwarded-Prefix` is of the
+forwarded family.)
+"""
 
 JUDGED = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"transfer-encoding", b"early-data", b"idempotency-attempt"}
     | {*METHOD_FIELDS}
     | REPLACED
 )
-"""Fields that are judged, or written, on any guarded route. (A fingerprint covers those that select the operation in either spelling.)"""
+"""Fields that are judged, or written, on any guarded route. (A fingerprint covers those that select the operation in
+either spelling.)
+"""
 
 _ODD = frozenset(range(256)) - frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 _ORDINARY = bytes(set(range(256)) - _ODD)
@@ -38,7 +43,9 @@ _FOLD = bytes.maketrans(bytes(_ODD), b"-" * len(_ODD))
 _SEPARATOR = re.compile(rb"[&;]")
 _METHOD = re.compile(rb"[A-Za-z]{1,32}")
 _PART = re.compile(rb"""\bname[ \t]{0,8}=[ \t]{0,8}["']?[ \t]{0,8}[_. \[]method\b""", re.IGNORECASE)
-"""In the head of a part of a form (RFC 7578): its name, as PHP (single quotes, and what it takes for an underscore) and others read it."""
+"""In the head of a part of a form (RFC 7578): its name, as PHP (single quotes, and what it takes for an underscore) and
+others read it.
+"""
 
 _MEMBER = re.compile(rb'"_method"[ \t\r\n]*:[ \t\r\n]*"([A-Za-z]{1,32})"')
 _ASCII_ESCAPE = re.compile(rb"\\u00([0-7][0-9A-Fa-f])")
@@ -48,7 +55,9 @@ _UNDERSCORE = bytes.maketrans(b". [", b"___")
 
 
 def fold(name: bytes) -> bytes:
-    """A field's name as the most forgiving server tells it: letter case and everything but letters and digits made equal."""
+    """A field's name as the most forgiving server tells it: letter case and everything but letters and digits made
+    equal.
+    """
     return name.translate(_FOLD).lower()
 
 
@@ -61,7 +70,8 @@ class Cleaned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Made ready for one upstream with guarded routes. `spellings`: by folded name, the lower-case names under which we know a field.
+    """Made ready for one upstream with guarded routes. `spellings`: by folded name, the lower-case names under which we
+    know a field.
 
     `refuse` False: the operator says that the upstream knows no overrides; then only doubles are removed.
     """
@@ -101,8 +111,8 @@ def _names(policy: Policy) -> Iterable[str]:
 
 
 def methods_asked(method: str, fields: Fields, target: bytes) -> frozenset[str]:
-    """The methods, in capitals, that a framework may take instead of the request line's, as the fields and the query have them. HEAD is
-    answered by what GET runs.
+    """The methods, in capitals, that a framework may take instead of the request line's, as the fields and the query
+    have them. HEAD is answered by what GET runs.
     """
     asked = {"GET"} if method == "HEAD" else set[str]()
     for name in METHOD_FIELDS:
@@ -114,13 +124,17 @@ def methods_asked(method: str, fields: Fields, target: bytes) -> frozenset[str]:
 
 
 def may_ask_in_body(method: str, fields: Fields) -> bool:
-    """Whether a framework may look into the body for another method: into that of a POST, if it is a form, JSON, or of no type (Rack)."""
+    """Whether a framework may look into the body for another method: into that of a POST, if it is a form, JSON, or of
+    no type (Rack).
+    """
     kinds = {kind.partition(b";")[0].strip().lower() for kind in fields.values(b"content-type")}
     return method == "POST" and (not kinds or any(kind in _READ or kind.endswith(b"+json") for kind in kinds))
 
 
 def methods_asked_in(body: bytes) -> frozenset[str]:
-    """The methods that a body asks for, in whatever form it says so: the type that it is sent under binds nobody."""
+    """The methods that a body asks for, in any form: no server has to go by the media type that the body is
+    sent under.
+    """
     if b"method" not in body and b"%" not in body and b"\\" not in body:
         return frozenset()
     return frozenset(_of_pairs(body) | _of_parts(body.replace(b"\\", b"")) | _of_json(body))
@@ -132,7 +146,9 @@ def _of_pairs(text: bytes) -> set[str]:
 
 
 def _of_parts(body: bytes) -> set[str]:
-    """What stands in parts of that name. Backslashes were taken out: some readers drop them in a quoted text. Looks at each byte once."""
+    """What stands in parts of that name. Backslashes were taken out: some readers drop them in a quoted text. Looks at
+    each byte once.
+    """
     asked: set[str] = set()
     at = 0
     while (named := _PART.search(body, at)) is not None and (blank := _BLANK_LINE.search(body, named.end())) is not None:

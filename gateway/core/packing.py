@@ -1,8 +1,8 @@
 """How a stored body is packed: as it came, or compressed by zlib (RFC 1950), whichever pays.
 
-Packing happens between the gateway and its stores alone: nobody outside ever sees it, and the bytes replayed are the bytes received. A
-body is compressed when it is long enough to be worth the time, is not compressed already (by its content coding, RFC 9110 section 8.4, or
-by the nature of its media type), and becomes smaller by a tenth at least.
+Packing happens only between the gateway and its stores: clients and upstreams never see it, and a replay has the bytes
+received. A body is compressed when it is long enough to be worth the time, is not compressed already (by its content
+coding, RFC 9110 section 8.4, or by the nature of its media type), and becomes smaller by a tenth at least.
 """
 
 import zlib
@@ -16,15 +16,19 @@ ENCODINGS = frozenset({PLAIN, ZLIB})
 """The values of `StoredResponse.encoding` that this version can read."""
 
 PACK_BYTES = 4 * 1024
-"""Shorter bodies stay as they are: they share a row with their headers, and setting up a compressor takes longer than their bytes do."""
+"""Shorter bodies stay as they are: they share a row with their headers, and setting up a compressor takes longer than
+their bytes do.
+"""
 
 LEVEL = 3
-"""The last of zlib's fast levels. JSON of 64 KiB, per KiB: level 1 takes 3.5 µs and leaves 19 %, level 3 takes 3.9 µs and leaves 18 %,
-level 6 takes 9.6 µs and leaves 16 %. Reading it back takes 1 µs.
+"""The last of zlib's fast levels. JSON of 64 KiB, per KiB: level 1 takes 3.5 µs and leaves 19 %, level 3 takes 3.9 µs
+and leaves 18 %, level 6 takes 9.6 µs and leaves 16 %. Reading it back takes 1 µs.
 """
 
 SAMPLE_BYTES = 16 * 1024
-"""What is tried first of a body that is several times as long: bytes that do not compress cost five times the time of those that do."""
+"""What is tried first of a body that is several times as long: bytes that do not compress cost five times the time of
+those that do.
+"""
 
 INLINE = 64 * 1024
 """Bodies up to this size may be packed and unpacked in place; longer ones would hold an event loop up."""
@@ -59,9 +63,11 @@ def packed(plain: StoredResponse) -> StoredResponse:
 
 
 def pack(body: bytes, headers: Headers) -> tuple[int, bytes]:
-    """The encoding of a response's body, and the body in it. `headers` are the response's; they say whether compressing is worth trying.
+    """The encoding of a response's body, and the body in it. `headers` are the response's; they say whether compressing
+    is worth trying.
 
-    Pure; never raises. Takes 4 to 25 µs per KiB of a body that compresses, and at most about 1 ms for one that does not.
+    Pure; never raises. Takes 4 to 25 µs per KiB of a body that compresses, and at most about 1 ms for one that does
+    not.
     """
     if len(body) < PACK_BYTES or _is_compressed(headers):
         return PLAIN, body
@@ -72,9 +78,11 @@ def pack(body: bytes, headers: Headers) -> tuple[int, bytes]:
 
 
 def unpack(encoding: int, body: bytes, length: int) -> bytes:
-    """The body of `length` bytes that was packed. Never inflates more than one byte beyond `length`, whatever `body` says.
+    """The body of `length` bytes that was packed. Never inflates more than one byte beyond `length`, whatever `body`
+    says.
 
-    Raises ValueError for an unknown encoding, and for whatever is not exactly the packed form of so many bytes: cut, prolonged or damaged.
+    Raises ValueError for an unknown encoding, and for whatever is not exactly the packed form of so many bytes: cut,
+    prolonged or damaged.
     """
     if encoding not in ENCODINGS:
         raise ValueError(f"unknown body encoding {encoding}")

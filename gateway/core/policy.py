@@ -1,4 +1,6 @@
-"""What a route map says, resolved: routes, and the policy of each guarded one. Durations are seconds, sizes are bytes."""
+"""What a route map says, resolved: routes, and the policy of each guarded one. Durations are seconds, sizes
+are bytes.
+"""
 
 import enum
 from collections.abc import Mapping
@@ -49,8 +51,8 @@ class OnExpired(enum.StrEnum):
 
 
 class OnUnknown(enum.StrEnum):
-    """What becomes of an attempt whose outcome is unknown: it is found out, or the next retry runs it again (the upstream deduplicates by
-    key).
+    """What becomes of an attempt whose outcome is unknown: it is found out, or the next retry runs it again (the
+    upstream deduplicates by key).
     """
 
     RECONCILE = "reconcile"
@@ -133,8 +135,9 @@ KeyPlace: TypeAlias = HeaderKey | QueryKey | BodyKey | FormKey
 class KeyPolicy:
     """Where the key is and which spellings count. Lengths are characters of the key itself, quotes not counted.
 
-    `pattern` is a regular expression that the whole key must match besides its grammar. With `fold_case` keys that differ in letter
-    case alone are one. `notice`: keys that look guessable or personal are counted and logged by digest.
+    `pattern` is a regular expression that the whole key must match besides its grammar. With `fold_case` keys that
+    differ in letter case alone are one. `notice`: keys that look guessable or personal are counted and logged by
+    digest.
     """
 
     place: KeyPlace = field(default_factory=lambda: HeaderKey("Idempotency-Key"))
@@ -161,8 +164,8 @@ class HeaderPrincipal:
 
 @dataclass(frozen=True, slots=True)
 class BasicPrincipal:
-    """The user and password of HTTP Basic credentials (RFC 7617), as a keyed digest. The upstream judges the password; a replay, which it
-    never sees, is only for whoever knows the same one.
+    """The user and password of HTTP Basic credentials (RFC 7617), as a keyed digest. The upstream judges the password.
+    It never sees a replay, so a replay is only for a caller with the same password.
     """
 
 
@@ -183,7 +186,9 @@ class JwksFile:
 
 @dataclass(frozen=True, slots=True)
 class JwksUrl:
-    """An address of public keys, asked for again after `refresh` seconds and used for at most `stale` seconds without an answer."""
+    """An address of public keys, asked for again after `refresh` seconds and used for at most `stale` seconds without
+    an answer.
+    """
 
     url: str
     refresh: float = 300.0
@@ -199,8 +204,8 @@ class JwtSecret:
 
 @dataclass(frozen=True, slots=True)
 class JwtPrincipal:
-    """A claim of a JWT (RFC 7519) that is verified: signature by `keys` and one of `algorithms`, `exp` and `nbf` within `leeway`, `iss` and
-    `aud` where given. `claim` is the path to a text or whole number.
+    """A claim of a JWT (RFC 7519) that is verified: signature by `keys` and one of `algorithms`, `exp` and `nbf` within
+    `leeway`, `iss` and `aud` where given. `claim` is the path to a text or whole number.
     """
 
     claim: tuple[str, ...]
@@ -214,7 +219,9 @@ class JwtPrincipal:
 
 @dataclass(frozen=True, slots=True)
 class ForwardAuthPrincipal:
-    """A header of the answer to a subrequest: GET `path` of `upstream` with the request's `forward` fields. 2xx is yes, for `cache`."""
+    """A header of the answer to a subrequest: GET `path` of `upstream` with the request's `forward` fields. 2xx is yes,
+    for `cache`.
+    """
 
     upstream: str
     path: str
@@ -248,10 +255,11 @@ def principal_headers(sources: tuple[PrincipalSource, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintPolicy:
-    """What a request means on a route. `headers` are lower-case names; `ignore` and `only` are JSON pointers (RFC 6901) in which a `*`
-    segment stands for every index of an array or every member of an object. `only` non-empty: nothing else of a JSON body counts.
-    `ignore_query` and `ignore_form` are decoded names of parameters and of form fields that do not count, `ignore_headers` lower-case names
-    of what would count without being asked to (`gateway.core.fingerprint_head.DROPPABLE`).
+    """What a request means on a route. `headers` are lower-case names; `ignore` and `only` are JSON pointers (RFC 6901)
+    in which a `*` segment stands for every index of an array or every member of an object. `only` non-empty: nothing
+    else of a JSON body counts. `ignore_query` and `ignore_form` are decoded names of parameters and of form fields that
+    do not count, `ignore_headers` lower-case names of what would count without being asked to
+    (`gateway.core.fingerprint_head.DROPPABLE`).
     """
 
     body: BodyMode = BodyMode.AUTO
@@ -294,7 +302,9 @@ class Replay(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One answer of a dialect. `{placeholders}` in header values and in the body are filled in, escaped for where they stand."""
+    """One answer of a dialect. `{placeholders}` in header values and in the body are filled in, escaped for where they
+    stand.
+    """
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -305,7 +315,8 @@ class Template:
 class Dialect:
     """The wire form of the gateway's own answers and marks. What is left out has the default form.
 
-    `first_headers` are added to answers that come from the upstream, `replay_headers` to replays instead of the default marks (None).
+    `first_headers` are added to answers that come from the upstream, `replay_headers` to replays instead of the default
+    marks (None).
     """
 
     name: str = "ietf"
@@ -322,8 +333,8 @@ class HintedOutcome(enum.StrEnum):
     NOT_EXECUTED = "not-executed"
     UNKNOWN = "unknown"
     EXISTS = "exists"
-    """What the request asks for is there already. To a repetition after a doubt: the operation was executed, by the attempt before. To a
-    first attempt: an answer like any other.
+    """What the request asks for is there already. To a repetition after a doubt: the operation was executed, by the
+    attempt before. To a first attempt: an answer like any other.
     """
 
 
@@ -331,10 +342,11 @@ class HintedOutcome(enum.StrEnum):
 class Hint:
     """An upstream's signal that steers the settlement of a complete response, by this route's trust.
 
-    It applies when the response has the header field (with `value`, letter case aside, unless None), its status is among `statuses`
-    (any, if empty), and its JSON body meets all of `when`. `header` None: the body alone tells. `outcome` None: the field's own value names
-    the outcome. `remove`: the client does not see the field. `answer` is of EXISTS: how the operation's answer is built from the response;
-    the plan that says nothing is the response as it came.
+    It applies when the response has the header field (with `value`, letter case aside, unless None), its status is
+    among `statuses` (any, if empty), and its JSON body meets all of `when`. `header` None: the body alone tells.
+    `outcome` None: the field's own value names the outcome. `remove`: the client does not see the field. `answer` is of
+    EXISTS: how the operation's answer is built from the response; the plan that says nothing is the response as it
+    came.
     """
 
     header: str | None
@@ -348,13 +360,15 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one route is guarded. Durations are seconds. `principal` holds sources; empty means `none`: one scope for all, spelled out.
+    """How one route is guarded. Durations are seconds. `principal` holds sources; empty means `none`: one scope for
+    all, spelled out.
 
-    `tombstone` is how long an expired record under `on_expired: gone` is remembered by a digest; `keep_for` how long one under
-    `expired: keep` stays in the archive. `hints` are tried in order. `trust_retention`: the upstream's `Idempotency-Retention` field says
-    how long its answer is kept. `forward_key_in` None: where the client put it. `duplicates` is the window in which one caller's equal
-    requests under different keys are counted, 0 for never; `mark_duplicates` tells the client. `reconcile` and `webhook` say how an unknown
-    outcome is found out. `keeps_principal`: they name the principal, whose value is kept with each record.
+    `tombstone` is how long an expired record under `on_expired: gone` is remembered by a digest; `keep_for` how long
+    one under `expired: keep` stays in the archive. `hints` are tried in order. `trust_retention`: the upstream's
+    `Idempotency-Retention` field says how long its answer is kept. `forward_key_in` None: where the client put it.
+    `duplicates` is the window in which one caller's equal requests under different keys are counted, 0 for never;
+    `mark_duplicates` tells the client. `reconcile` and `webhook` say how an unknown outcome is found out.
+    `keeps_principal`: they name the principal, whose value is kept with each record.
     """
 
     scope: str
@@ -413,8 +427,8 @@ class Policy:
 class Route:
     """One line of the route map. `policy` is None for a route that passes straight through.
 
-    `methods` is empty for "any method", `hosts` for "any host"; those are spelt as by `gateway.core.route_hosts.parse_host`. `path` is the
-    pattern as written: literals, `{parameters}`, a closing `/**`.
+    `methods` is empty for "any method", `hosts` for "any host"; those are spelt as by
+    `gateway.core.route_hosts.parse_host`. `path` is the pattern as written: literals, `{parameters}`, a closing `/**`.
     """
 
     id: str

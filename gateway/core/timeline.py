@@ -1,53 +1,58 @@
-"""Whether a clock that is read from afar was set, and by which of its times deadlines may be judged. Pure.
+"""Finds out whether a remote clock was set, and by which time deadlines may be judged then. Pure.
 
-Our own clock (CLOCK_BOOTTIME) is never set. Each reading of the other one was taken between two of ours, which bounds how far it is ahead.
-What one reading allows and the next one forbids, beyond drift, is a *step*.
+Our own clock (CLOCK_BOOTTIME) is never set. Each reading of the remote clock falls between two readings of ours, which
+bounds how far it is ahead. A *step* is what two readings cannot both allow, beyond drift.
 
-After a step forward a deadline that was written before it looks past too early: a lease of somebody who still runs, the expiry of an answer
-that is still asked for. So what is judged by the clock is judged by the time that it would show had it not stepped, until
+After a step forward, a deadline from before the step seems to have passed too early: the lease of an attempt that still
+runs, or the expiry of an answer that clients still ask for. So the gateway judges by the time that the clock would show
+without the step, until
 
-* for lapses and doubts: it has been steady for so long that every such deadline from before the step has truly passed;
-* for expiry: likewise if it is off by `SLIGHT` at most, else by a restart only: retention may be days;
-* for both: it is back.
+* for lapses and doubts: the clock has been steady for so long that every such deadline from before the step has truly
+  passed;
+* for expiry: likewise if the step is at most `SLIGHT`; after a larger one only a restart ends it, since retention may
+  be days;
+* for both: the clock is back.
 
-A step backward makes deadlines come late, which is safe, and is followed at once, so that a step forward after it is one. It makes ages
-look small, however, which is not: `Timeline.behind` is what must be added to them.
+A step backward makes deadlines come late, which is safe. The gateway follows it at once, so that a later step forward
+counts as one. But ages then look too small, which is not safe: the caller adds `Timeline.behind` to them.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 DRIFT = 0.001
-"""Seconds by which two sound clocks may part in a second: twice what NTP slews by."""
+"""Seconds by which two sound clocks may diverge in a second: twice the rate at which NTP slews."""
 
 TOLERANCE = 0.5
-"""Seconds beyond round trips and drift that are no step yet."""
+"""Seconds beyond round trips and drift that do not yet count as a step."""
 
 SLIGHT = 60.0
-"""Seconds of a step that expiry follows by itself: nobody's retries depend on so little."""
+"""Seconds of a step that expiry follows by itself: no client's retries depend on so little."""
 
 HOST_TOLERANCE = 300.0
-"""Seconds by which the other clock may differ from our host's, for a process that has not seen it before."""
+"""Seconds by which the remote clock may differ from our host's, for a process that reads it for the first time."""
 
 JUDGEMENTS = ("lapse", "expiry", "age")
-"""What is judged by a clock that is not trusted as it stands."""
+"""What the gateway judges by a clock that it does not trust as it stands."""
 
 
 class Span(NamedTuple):
-    """By how much the other clock is ahead of ours, at least and at most, when ours showed `at`."""
+    """By how much the remote clock is ahead of ours, at least and at most, when ours showed `at`."""
 
     low: float
     high: float
     at: float
 
     def now(self, ours: float) -> "Span":
-        """What is left to say of it later."""
+        """The same span later, wider by the drift."""
         drift = DRIFT * max(ours - self.at, 0.0)
         return Span(self.low - drift, self.high + drift, ours)
 
 
 class Limits(NamedTuple):
-    """The latest instants, seconds since the epoch, that the other clock is believed in: no lapse, and no expiry, is judged beyond."""
+    """The latest instants, seconds since the epoch, up to which the gateway believes the remote clock: it judges no
+    lapse and no expiry beyond.
+    """
 
     lapse: float
     expiry: float
@@ -55,8 +60,8 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is known of the other clock: what it shows (`seen`, without a step since `steady_since`), what lapses and expiry are judged by,
-    and the highest that it ever was.
+    """What the process knows of the remote clock: what it shows (`seen`, without a step since `steady_since`), by what
+    the gateway judges lapses and expiry, and the highest that it ever was.
     """
 
     seen: Span
@@ -66,15 +71,15 @@ class Timeline:
     steady_since: float
 
     def limits(self, ours: float) -> Limits:
-        """Not before what either judgement's clock shows now."""
+        """The limits that travel with a statement: never before what the clock of either judgement shows now."""
         return Limits(self.lapse.now(ours).high + ours + TOLERANCE, self.expiry.now(ours).high + ours + TOLERANCE)
 
     def behind(self) -> float:
-        """Seconds by which what it shows may be earlier than what it once wrote down."""
+        """Seconds by which the clock may show less than when it once wrote an instant."""
         return self.highest.high - self.seen.low if self._fell() else 0.0
 
     def suspended(self) -> frozenset[str]:
-        """Those of `JUDGEMENTS` that do not go by what the clock shows."""
+        """Those of `JUDGEMENTS` that do not go by the clock now."""
         ahead = {"lapse": self.lapse, "expiry": self.expiry}
         found = {name for name, span in ahead.items() if self.seen.low - span.high > TOLERANCE}
         return frozenset(found | ({"age"} if self._fell() else set()))
@@ -84,12 +89,14 @@ class Timeline:
 
 
 def reading_of(shown: float, sent: float, received: float) -> Span:
-    """What one reading says: the other clock showed `shown` at some time from `sent` to `received` on ours."""
+    """One reading: the remote clock showed `shown` at some time from `sent` to `received` on ours."""
     return Span(shown - received, shown - sent, received)
 
 
 def begin(reading: Span, host: float) -> tuple[Timeline, float]:
-    """The first reading, and by how many seconds it is off our host's wall clock, which is `host` ahead of ours; 0: it is not."""
+    """The timeline after the first reading, and by how many seconds that is off our host's wall clock, which is `host`
+    ahead of ours; 0: not off.
+    """
     ahead, late = reading.low - host, host - reading.high
     wall = Span(host, host, reading.at)
     if ahead > HOST_TOLERANCE:
@@ -100,11 +107,12 @@ def begin(reading: Span, host: float) -> tuple[Timeline, float]:
 
 
 def follow(line: Timeline, reading: Span, sent: float, horizon: float) -> tuple[Timeline, float]:
-    """The next reading, of a statement that was sent when our clock showed `sent`; and by how many seconds the clock has stepped, 0: not.
+    """The timeline after the next reading, of a statement sent when our clock showed `sent`, and by how many seconds
+    the clock has stepped; 0: no step.
 
     `horizon`: seconds after which every lease and doubt that was written before a step has truly ended.
     """
-    if sent < line.steady_since:  # it may be from before the step that others have told of
+    if sent < line.steady_since:  # the reading may be from before the step that another reading has shown
         return line, 0.0
     seen, step = _seen(line.seen.now(reading.at), reading)
     steady_since = reading.at if step else line.steady_since

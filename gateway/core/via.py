@@ -10,8 +10,8 @@ _MARK = re.compile(rb"\\.|[()]", re.DOTALL)
 def forwarders(lines: Iterable[bytes]) -> frozenset[bytes]:
     """The lower-case `received-by` of every hop in these `Via` lines.
 
-    Comments are skipped, nested and with quoted pairs as they may be; a parenthesis that is never closed opens none, so that nobody
-    can hide a later hop behind one.
+    Comments are skipped, nested and with quoted pairs as they may be; a parenthesis without an end opens no comment, so
+    that no client can hide a later hop behind it.
     """
     names: set[bytes] = set()
     for line in lines:

@@ -1,8 +1,8 @@
 """What a worker counts, as its supervisor asks for it, and the figures of several workers as one.
 
-A worker's metrics live in its own memory. No file is shared: one on a full disk kills whoever touches it (SIGBUS), and a supervisor must
-outlive its workers. What a worker counted after it was last asked is gone with it if it is killed, as with any process that Prometheus
-scrapes.
+A worker's metrics live in its own memory. They share no file: one on a full disk kills each process that touches it
+(SIGBUS), and a supervisor must outlive its workers. What a worker counted after it was last asked is gone with it if it
+is killed, as with any process that Prometheus scrapes.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Who asks: from a request's facts to the parts of its principal, by verifying or asking what a route names as its source.
+"""Identifies the caller: from a request's facts to the parts of its principal, by the source that the route names.
 
-A caller that fails its source gets nothing but that: no record is looked up for it. Whatever cannot be told for want of somebody
-else's answer is `unavailable`, never a yes, and never the caller's fault.
+For a caller that fails its source the gateway looks up no record. Where another server's answer is missing, the result
+is `unavailable`: never a yes, and never the caller's fault.
 """
 
 from gateway.principal.certificate import certificate_subject

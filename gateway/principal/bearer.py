@@ -32,8 +32,8 @@ Keys = Sequence[VerificationKey] | RemoteKeys
 class TokenSources:
     """All `jwt` sources of a route map, and the keys that they share. Raises PrincipalError if one cannot work.
 
-    `now` is the wall clock, in seconds since the epoch. `tls` is for the addresses of keys. `before` is the one of the last route map,
-    whose keys stay in use for the same addresses.
+    `now` is the wall clock, in seconds since the epoch. `tls` is for the addresses of keys. `before` is the one of the
+    last route map, whose keys stay in use for the same addresses.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TokenSources:
             await remote.close()
 
     def _judge(self, source: JwtPrincipal, token: Token, verdict: Verdict) -> Found:
-        """What a token is worth, its signature first: nothing that it claims is told of before that."""
+        """What a token is worth, its signature first: before that, no answer reveals anything about its claims."""
         if verdict is not Verdict.VERIFIED:
             return _invalid(source, "The token is not signed by a key that is known here.")
         fault = find_fault(token.claims, source, self._now())

@@ -17,7 +17,9 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 def single(fields: Fields, name: str) -> bytes | None:
-    """The value of a field, empty if there is none; None if the field is repeated: which of two an upstream believes is unknown."""
+    """The value of a field, empty if there is none; None if the field is repeated: which of two an upstream believes is
+    unknown.
+    """
     values = fields.values(wire_name(name))
     if len(values) > 1:
         return None
@@ -30,7 +32,9 @@ def needs(name: str, *, absent: bool, challenges: tuple[bytes, ...] = ()) -> Uni
 
 
 def of_scheme(value: bytes, scheme: bytes) -> bytes | None:
-    """The credentials of an `Authorization` value in this scheme (lower case; RFC 9110 section 11.4); None if it is in another."""
+    """The credentials of an `Authorization` value in this scheme (lower case; RFC 9110 section 11.4); None if it is in
+    another.
+    """
     found = _SCHEME.fullmatch(value)
     return found[2] if found is not None and found[1].lower() == scheme else None
 
@@ -44,9 +48,10 @@ def find_header(source: HeaderPrincipal, facts: Facts) -> Found:
 
 
 def find_basic(_source: BasicPrincipal, facts: Facts) -> Found:
-    """User and password of Basic credentials (RFC 7617): strict base64, a colon, a user that is not empty and holds no control characters.
+    """User and password of Basic credentials (RFC 7617): strict base64, a colon, a user that is not empty and holds no
+    control characters.
 
-    The password counts too: nobody judges it on a replay, so whoever does not know it must be somebody else.
+    The password counts, too: no server judges it on a replay, so a caller without it must be another caller.
     """
     value = single(facts.fields, AUTHORIZATION)
     challenges = (BASIC_CHALLENGE,)
@@ -71,7 +76,9 @@ def _decode(text: bytes) -> bytes | None:
 
 
 def find_certificate(source: CertificatePrincipal, facts: Facts) -> Found:
-    """The subject of the client's certificate. A proxy's word counts only if the proxy is trusted; anybody can write the field."""
+    """The subject of the client's certificate. A proxy's word counts only if the proxy is trusted; anybody can write
+    the field.
+    """
     name = source.header
     if name is None:
         if facts.certificate_subject is None:

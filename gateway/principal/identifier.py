@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def needs_waiting(policy: Policy) -> bool:
-    """Whether identifying a caller may have to wait for somebody else's answer. If not, `identify_now` does."""
+    """Whether identifying a caller may have to wait for another server's answer. If not, use `identify_now`."""
     return any(
         isinstance(source, ForwardAuthPrincipal) or (isinstance(source, JwtPrincipal) and isinstance(source.keys, JwksUrl))
         for source in policy.principal
@@ -37,9 +37,10 @@ def needs_waiting(policy: Policy) -> bool:
 class Identifier:
     """The callers of one route map, with all that was learned of them. Raises PrincipalError if a source cannot work.
 
-    `upstreams` must have the auth services of all policies, and stays theirs who made it. `now` is the wall clock, in seconds since the
-    epoch; `tls` is how addresses of keys are reached, by default as the system trusts. `before` is the identifier of the last
-    route map: its keys go on to be used for the same addresses. Close that one once no request is left in it.
+    `upstreams` must have the auth services of all policies, and stays theirs who made it. `now` is the wall clock, in
+    seconds since the epoch; `tls` is how addresses of keys are reached, by default as the system trusts. `before` is
+    the identifier of the last route map: its keys go on to be used for the same addresses. Close that one once no
+    request is left in it.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class Identifier:
         )
 
     def identify_now(self, facts: Facts, policy: Policy) -> Sequence[Part] | Unidentified:
-        """The caller's parts in the policy's order, for `gateway.core.scope.scope_of`. Only for a policy without `needs_waiting`."""
+        """The caller's parts in the policy's order, for `gateway.core.scope.scope_of`. Only for a policy without
+        `needs_waiting`.
+        """
         found: list[Found] = []
         for source in policy.principal:
             known = self._find(source, facts)
@@ -75,7 +78,9 @@ class Identifier:
         return _combine(found, policy.combine)
 
     async def identify(self, facts: Facts, policy: Policy) -> Sequence[Part] | Unidentified:
-        """The same for any policy. Waits for others within fixed bounds; a cancelled call disturbs nobody who waits for the same."""
+        """The same for any policy. Waits for others within fixed bounds; a cancelled call disturbs nobody who waits for
+        the same.
+        """
         found: list[Found] = []
         for source in policy.principal:
             known = self._find(source, facts)
@@ -85,7 +90,7 @@ class Identifier:
         return _combine(found, policy.combine)
 
     async def close(self) -> None:
-        """Ask nobody any more; whoever waits gets `Unidentified`, unavailable. Idempotent."""
+        """Ask no server any more; callers that wait get `Unidentified`, unavailable. Idempotent."""
         await asyncio.gather(*(service.close() for service in self._services.values()))
         if self._tokens is not None:
             await self._tokens.close()
@@ -116,8 +121,8 @@ class Identifier:
 
 
 def _decides(found: Found, combine: Combine) -> bool:
-    """Whether no further source can change the outcome. Under FIRST a source that is there counts, also when it fails: else a caller
-    whose token has just expired would be somebody else, and its retry would run again.
+    """Whether no further source can change the outcome. Under FIRST a source that is there counts, also when it fails:
+    else a caller whose token has just expired would be another caller, and its retry would run again.
     """
     match combine:
         case Combine.ALL:
@@ -143,7 +148,9 @@ def _combine(found: Sequence[Found], combine: Combine) -> Sequence[Part] | Unide
 
 
 def _refuse_mixed_issuers(policy: Policy) -> None:
-    """Tokens of two sources may meet in one scope only if they name one issuer, so none may be able to name the other's."""
+    """Tokens of two sources may meet in one scope only if they name one issuer, so none may be able to name the
+    other's.
+    """
     tokens = [source for source in policy.principal if isinstance(source, JwtPrincipal)]
     if policy.combine is Combine.FIRST and len(tokens) > 1 and any(source.issuer is None for source in tokens):
         raise PrincipalError(f"scope `{policy.scope}`: of several jwt principals of which the first counts, each must name its issuer")

@@ -1,13 +1,14 @@
-"""The keys behind an address: asked for when needed, kept while it does not answer, never for longer than the route says.
+"""The keys behind an address: asked for when needed, kept while it does not answer, never for longer than the route
+says.
 
     age of the keys     what a request does
     up to `refresh`     uses them
-    up to `stale`       uses them, and has them asked for again in the background; waits for the answer only if nobody has asked
+    up to `stale`       uses them, and has them asked for again in the background; waits for the answer only if no caller has asked
                         for long (`refresh` twice over) and the address answered the last time
-    beyond              waits for the answer; without one, nobody can be identified
+    beyond              waits for the answer; without one, it identifies no caller
 
-All requests share one question at a time. After a failure the next question waits for `RETRY` seconds, and tokens of unknown keys,
-which anybody can make up, are worth one in `SEARCH` seconds.
+All requests share one question at a time. After a failure the next question waits for `RETRY` seconds, and tokens of
+unknown keys, which anybody can make up, are worth one in `SEARCH` seconds.
 """
 
 import asyncio
@@ -35,7 +36,9 @@ _LONG_AGO = float("-inf")
 
 
 class RemoteKeys:
-    """See the module. `before` is the one for the same address whose keys this one takes over. Raises PrincipalError for a bad address."""
+    """See the module. `before` is the one for the same address whose keys this one takes over. Raises PrincipalError
+    for a bad address.
+    """
 
     def __init__(self, where: JwksUrl, clock: Clock, *, tls: ssl.SSLContext | None = None, before: "RemoteKeys | None" = None) -> None:
         parts = urlsplit(where.url)
@@ -75,9 +78,10 @@ class RemoteKeys:
         return self._keys if self._clock.boottime() - self._fetched <= self._where.stale else None
 
     async def newer(self, than: Sequence[VerificationKey]) -> Sequence[VerificationKey] | None:
-        """What keys there are instead of these, none of which signed a token that is to be judged; `than` itself if there are no others.
+        """What keys there are instead of these, none of which signed a token that is to be judged; `than` itself if
+        there are no others.
 
-        None: the address does not answer, so that nobody can tell.
+        None: the address does not answer, so that the gateway cannot tell.
         """
         if self._keys is not than:
             return self._keys
@@ -115,7 +119,9 @@ class RemoteKeys:
         return self._task
 
     async def _fetch(self, started: float) -> None:
-        """One question. Its answer replaces the keys, and nothing else does. Their age counts from before it was asked."""
+        """One question. Its answer replaces the keys, and nothing else does. Their age counts from before it
+        was asked.
+        """
         was_failing, keys = self._failed, None
         try:
             keys = read_key_set(await self._load())

@@ -1,7 +1,7 @@
 """What a source's word is called in a scope, and what a scope is claimed to mean. The two go by the same facts.
 
-Where a token is found, by which keys and algorithms it is verified, and which fields an auth service is sent are left out of both: they
-may change while the caller stays who it is.
+Where a token is found, by which keys and algorithms it is verified, and which fields an auth service is sent are left
+out of both: they may change while the caller stays who it is.
 """
 
 import json
@@ -38,7 +38,9 @@ def certificate_part(header: str | None, subject: bytes) -> Part:
 
 
 def jwt_part(claim: tuple[str, ...], issuer: str | None, value: bytes) -> Part:
-    """A claim of whoever issued the token, be the issuer named in the configuration or not: several may share their keys."""
+    """A claim, bound to the token's issuer, be that named in the configuration or not: several issuers may share their
+    keys.
+    """
     said = [] if issuer is None else [issuer.encode("utf-8", "surrogatepass")]
     return b"jwt:" + length_prefixed([segment.encode() for segment in claim]), length_prefixed([value, *said])
 

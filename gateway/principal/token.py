@@ -1,4 +1,6 @@
-"""Reading a JWT (RFC 7519) in the compact form of a JWS (RFC 7515), strictly, and judging its claims. Pure; verifies no signature."""
+"""Reading a JWT (RFC 7519) in the compact form of a JWS (RFC 7515), strictly, and judging its claims. Pure; verifies no
+signature.
+"""
 
 import base64
 import binascii
@@ -29,13 +31,14 @@ class Token:
 
     @property
     def issuer(self) -> str | None:
-        """Who claims to have issued it; None if nobody does, or not by a text."""
+        """The issuer that the token claims; None if it claims none, or not by a text."""
         issuer = self.claims.get("iss")
         return issuer if isinstance(issuer, str) else None
 
 
 def read_token(text: bytes) -> Token | None:
-    """Take a token apart. None if it is none: too long, encrypted, unsigned, no strict JSON, or with a critical extension.
+    """Take a token apart. None if it is none: too long, encrypted, unsigned, no strict JSON, or with a critical
+    extension.
 
     Keys that a header brings along or points to (`jwk`, `jku`, `x5c`, `x5u`) are never looked at.
     """
@@ -56,10 +59,11 @@ def read_token(text: bytes) -> Token | None:
 
 
 def find_fault(claims: Mapping[str, object], source: JwtPrincipal, now: float) -> str | None:
-    """What speaks against a token whose signature is good, at `now` (seconds since the epoch), as a sentence; None if nothing does.
+    """What speaks against a token whose signature is good, at `now` (seconds since the epoch), as a sentence; None if
+    nothing does.
 
-    `exp` must be there: a token that never ends could be replayed for ever. `nbf` counts if it is there, `iat` does not. (RFC 7519
-    section 4.1; instants are compared as they are, so that no number is too large.)
+    `exp` must be there: a token that never ends could be replayed for ever. `nbf` counts if it is there, `iat` does
+    not. (RFC 7519 section 4.1; instants are compared as they are, so that no number is too large.)
     """
     if source.issuer is not None and claims.get("iss") != source.issuer:
         return "The token is from another issuer."
@@ -76,7 +80,9 @@ def find_fault(claims: Mapping[str, object], source: JwtPrincipal, now: float) -
 
 
 def claim_at(claims: Mapping[str, object], path: tuple[str, ...]) -> bytes | None:
-    """The text or whole number at this path of object members, as bytes that tell the two apart. None for anything else, and for ""."""
+    """The text or whole number at this path of object members, as bytes that tell the two apart. None for anything
+    else, and for "".
+    """
     value: object = claims
     for segment in path:
         value = value.get(segment) if isinstance(value, dict) else None

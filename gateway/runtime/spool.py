@@ -30,7 +30,7 @@ BEHIND = 1024 * 1024 * 1024
 class MemoryBudget:
     """Implements `gateway.ports.Memory`. `total` is in bytes; `directory` None means the system's temporary folder.
 
-    `disk_failed` is told of bodies that had to stay in memory.
+    `disk_failed` is called when a body had to stay in memory.
     With `offload` False files are read and written without threads, for loops that have none.
     """
 

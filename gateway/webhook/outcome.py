@@ -28,7 +28,8 @@ STATUSES: Mapping[str, int] = MappingProxyType(
 )
 """The status for each result. Senders take every 2xx for "delivered" and send all else again, later and later, so that
 
-* what a repetition cannot change is 200, also if it changed nothing here: senders cut off whoever refuses for days;
+* what a repetition cannot change is 200, also if it changed nothing here: a sender cuts off a receiver that refuses for
+  days;
 * *store unavailable* asks for the repetition, which is what brings the event in;
 * forgeries are refused; a genuine event whose signature is too old is signed anew with its repetition.
 """
@@ -38,9 +39,11 @@ RETRY_AFTER = 5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one webhook request. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `status` None: the usual one.
+    """What became of one webhook request. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `status` None:
+    the usual one.
 
-    `detail` is for the people on the other side; it tells nothing of any record. `unread`: the body was not read to its end.
+    `detail` is for the people on the other side; it tells nothing of any record. `unread`: the body was not read to its
+    end.
     """
 
     result: str

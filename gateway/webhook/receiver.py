@@ -2,14 +2,19 @@
 
 What if ...
 
-* the same event comes twice, also at once: its id is written down in the step that applies it, so that one of the two is told to be a
-  duplicate;
-* a probe, an operator or the attempt itself is faster: the step is fenced by what was seen, and refused; the record is looked at again;
+* the same event comes twice, also at once: its id is written down in the step that applies it, so that one of the two
+  is told to be a duplicate;
+* a probe, an operator or the attempt itself is faster: the step is fenced by what was seen, and refused; the record is
+  looked at again;
 * the store is away, or its reply is lost: 503, the sender repeats the event, and finds what there is then;
-* the event comes before its record is in doubt: it is kept with the record as evidence, and used as soon as the record is;
-* the event says *not executed* of a record that was tried more than once: an earlier try may be meant. It decides nothing;
-* it says so before the upstream has surely finished: it never counts, however often it is sent, since it is no word of afterwards;
-* it says *executed*, and its answer cannot be built: the record completes without one, since nobody may run the operation again.
+* the event comes before its record is in doubt: it is kept with the record as evidence, and used as soon as the record
+  is;
+* the event says *not executed* of a record that was tried more than once: an earlier try may be meant. It decides
+  nothing;
+* it says so before the upstream has surely finished: it never counts, however often it is sent, since it is no word of
+  afterwards;
+* it says *executed*, and its answer cannot be built: the record completes without one, since the operation must not run
+  again.
 """
 
 import hashlib
@@ -55,7 +60,9 @@ class _Heard:
 
 
 class WebhookReceiver:
-    """Handles webhook requests of all routes that have an endpoint. `wall` gives the wall clock's seconds since the epoch."""
+    """Handles webhook requests of all routes that have an endpoint. `wall` gives the wall clock's seconds since the
+    epoch.
+    """
 
     def __init__(
         self,
@@ -91,7 +98,9 @@ class WebhookReceiver:
         return respond(outcome, self._clock.http_date(), close=self._closing)
 
     async def handle(self, request: Request, route: Route) -> WireResponse:
-        """Answer a request to the endpoint of `route`. Raises nothing but CancelledError: the event is then applied whole or not at all."""
+        """Answer a request to the endpoint of `route`. Raises nothing but CancelledError: the event is then applied
+        whole or not at all.
+        """
         started = self._clock.boottime()
         try:
             outcome = await self._outcome(request, route)
@@ -225,7 +234,9 @@ class WebhookReceiver:
                 assert_never(step)
 
     async def _ignore(self, heard: _Heard, subject: Subject, judged: Judged, step: Ignore) -> None:
-        """Nothing is done about the record. Only what no repetition can change is remembered; what was too early is told to people."""
+        """Nothing is done about the record. Only what no repetition can change is remembered; what was too early is
+        told to people.
+        """
         if step.result in {"already", "too_early"}:
             await self._reconciliation.remember(heard.event)
         if step.result == "too_early":

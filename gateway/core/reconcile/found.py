@@ -1,6 +1,7 @@
 """What a look or an event found, and what the route's rules make of it.
 
-Never a guess: what no rule knows, what is no JSON, an answer that cannot be built as the rule says, all are *not yet known*.
+Never a guess: what no rule knows, what is no JSON, an answer that cannot be built as the rule says, all are *not yet
+known*.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +32,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What placeholders stand for. `key`: as the upstream saw it; `captured`: by name, with `OWN_KEY` or without, and with `OWN_PRINCIPAL`
-    where who asked was kept.
+    """What placeholders stand for. `key`: as the upstream saw it; `captured`: by name, with `OWN_KEY` or without, and
+    with `OWN_PRINCIPAL` where who asked was kept.
     """
 
     key: str
@@ -52,8 +53,8 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The operation's answer as it is to be kept. `headers` have no framing: no Content-Length, no Transfer-Encoding. `body` None: nobody
-    knows it.
+    """The operation's answer as the record is to keep it. `headers` have no framing: no Content-Length, no
+    Transfer-Encoding. `body` None: unknown.
     """
 
     status: int
@@ -63,10 +64,11 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict. `answer` is there exactly for `executed`; `rule` is the index of the rule that applied, None if none did.
+    """A verdict. `answer` is there exactly for `executed`; `rule` is the index of the rule that applied, None if none
+    did.
 
-    `why` is a short text for people, without values of the request or of what was found. `bare` is there where the rule says executed, but
-    its answer cannot be built: it is that answer's status alone, for who gets no other word.
+    `why` is a short text for people, without values of the request or of what was found. `bare` is there where the rule
+    says executed, but its answer cannot be built: it is that answer's status alone, for who gets no other word.
     """
 
     verdict: Verdict
@@ -79,7 +81,8 @@ class Judged:
 def judge(found: Found, rules: Sequence[Rule], names: Names) -> Judged:
     """By the first rule that applies; NOT_YET_KNOWN if none does, or if the answer of an `executed` cannot be built.
 
-    JSON is read strictly (`strict_json.read`), whatever the Content-Type says: a text with duplicate names is none. Raises nothing.
+    JSON is read strictly (`strict_json.read`), whatever the Content-Type says: a text with duplicate names is none.
+    Raises nothing.
     """
     document = document_of(found.body)
     for index, rule in enumerate(rules):
@@ -120,14 +123,16 @@ def _applies(rule: Rule, status: int | None, document: Json, names: Names) -> bo
 
 
 def meets(when: Sequence[Condition], document: Json, names: Names | None = None) -> bool:
-    """Whether a body, as `document_of` reads it, meets all of the conditions. Without `names` nothing is the same as a placeholder."""
+    """Whether a body, as `document_of` reads it, meets all of the conditions. Without `names` nothing is the same as a
+    placeholder.
+    """
     return all(_meets(condition, document, names) for condition in when)
 
 
 def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
-    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON without the object or
-    list that the pointer looks into. null neither exists nor is missing: `"order": null` is no word of an order, and no proof that there is
-    none.
+    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON
+    without the object or list that the pointer looks into. null neither exists nor is missing: `"order": null` is no
+    word of an order, and no proof that there is none.
     """
     if document is NOTHING:
         return False
@@ -151,7 +156,9 @@ def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
 
 
 def _same(value: str, names: Names, name: object) -> bool:
-    """By characters, numbers by their text, as they are captured. What has no value, or an empty one, is nobody's."""
+    """Compared by characters, numbers by their text, as they are captured. A placeholder without a value, or with an
+    empty one, names no caller.
+    """
     wanted = names.value(str(name))
     return isinstance(wanted, str) and bool(wanted) and str(value) == str(wanted)
 
@@ -179,8 +186,8 @@ def _same_number(text: str, wanted: float) -> bool:
 
 
 def build(plan: AnswerPlan, found: Found, document: Json, names: Names) -> Built:
-    """The answer that a plan makes of what was found; `document` is of its body. Raises ValueError if it cannot be built, with a text that
-    tells no value.
+    """The answer that a plan makes of what was found; `document` is of its body. Raises ValueError if it cannot be
+    built, with a text that tells no value.
     """
     status = found.status if plan.status is None else plan.status
     if status is None or not 200 <= status <= 599:

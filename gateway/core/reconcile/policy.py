@@ -1,7 +1,8 @@
-"""How a route finds out what an unknown attempt did: what its `reconcile:` and `webhook:` sections say, resolved. Durations are seconds.
+"""How a route finds out what an unknown attempt did: what its `reconcile:` and `webhook:` sections say, resolved.
+Durations are seconds.
 
-Words: a *look* is one probe and the reading of its answer; its *verdict* is `executed`, `not_executed` or `not_yet_known`. A webhook's
-event is read by the same kind of rules, and its verdict counts as a look's.
+Words: a *look* is one probe and the reading of its answer; its *verdict* is `executed`, `not_executed` or
+`not_yet_known`. A webhook's event is read by the same kind of rules, and its verdict counts as a look's.
 """
 
 import enum
@@ -9,14 +10,18 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 OWN_PRINCIPAL = "@principal"
-"""The captured name of who asked, where the route's templates or rules name `{principal}`. No configured name can be this one."""
+"""The captured name of who asked, where the route's templates or rules name `{principal}`. No configured name can be
+this one.
+"""
 
 OWN_KEY = "key"
 """The captured name that every route with a probe or a webhook has: the key as the upstream saw it (`forward_key`)."""
 
 
 class Verdict(enum.StrEnum):
-    """What a look, an event or a person says of an attempt. A payment that was created and then declined is `executed`."""
+    """What a look, an event or a person says of an attempt. A payment that was created and then declined is
+    `executed`.
+    """
 
     EXECUTED = "executed"
     NOT_EXECUTED = "not_executed"
@@ -41,7 +46,9 @@ class Test(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something about a JSON body, at a JSON pointer (RFC 6901; empty: the whole). A body that is no JSON meets none."""
+    """Something about a JSON body, at a JSON pointer (RFC 6901; empty: the whole). A body that is no JSON
+    meets none.
+    """
 
     pointer: str
     test: Test = Test.EQUALS
@@ -52,9 +59,9 @@ class Condition:
 class AnswerPlan:
     """How the operation's answer is built from what a look found.
 
-    `status` None: the look's own. `headers` and `body` are texts with placeholders: `{key}`, `{captured.NAME}`, `{request_id}` and
-    `{found:/json/pointer}`, each escaped for where it stands. Without `body` the answer's body is what `pointer` names in what was found,
-    as JSON; the empty pointer is the whole of it, byte for byte.
+    `status` None: the look's own. `headers` and `body` are texts with placeholders: `{key}`, `{captured.NAME}`,
+    `{request_id}` and `{found:/json/pointer}`, each escaped for where it stands. Without `body` the answer's body is
+    what `pointer` names in what was found, as JSON; the empty pointer is the whole of it, byte for byte.
     """
 
     status: int | None = None
@@ -65,7 +72,9 @@ class AnswerPlan:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is found means `verdict` if its status is among `statuses` (any, if empty; an event has none) and it meets all of `when`."""
+    """What is found means `verdict` if its status is among `statuses` (any, if empty; an event has none) and it meets
+    all of `when`.
+    """
 
     verdict: Verdict
     statuses: frozenset[int] = frozenset()
@@ -75,8 +84,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """A request with placeholders `{key}`, `{captured.NAME}` and `{request_id}`: percent-encoded in `target`, escaped for JSON in a JSON
-    body, checked in header values. Nothing of the client's own fields goes along; `headers` are all that is sent besides Host.
+    """A request with placeholders `{key}`, `{captured.NAME}` and `{request_id}`: percent-encoded in `target`, escaped
+    for JSON in a JSON body, checked in header values. Nothing of the client's own fields goes along; `headers` are all
+    that is sent besides Host.
     """
 
     method: str
@@ -105,12 +115,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """The upstream deduplicates by key: the stored original request is sent again, and its answer is the operation's. It acts."""
+    """The upstream deduplicates by key: the stored original request is sent again, and its answer is the operation's.
+    It acts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """Nobody is asked: a webhook may tell, else a person."""
+    """No probe: a webhook reports the outcome, or a person decides."""
 
 
 Probe: TypeAlias = Lookup | Cancel | Resend | Manual
@@ -120,10 +132,10 @@ Probe: TypeAlias = Lookup | Cancel | Resend | Manual
 class Pace:
     """When a look is due. The first one is at `reconcile_after`, when the upstream has surely finished.
 
-    *Not executed* needs `looks` agreeing looks in a row, at least `apart` from each other. Otherwise the wait before the next look grows
-    from
-    `first` to `longest`, doubling, with jitter. After `attempts` looks, or at the age of `max_age`, the record is a dead letter.
-    `timeout` bounds one look; `concurrency` the looks under way at one upstream in one process.
+    *Not executed* needs `looks` agreeing looks in a row, at least `apart` from each other. Otherwise the wait before
+    the next look grows from `first` to `longest`, doubling, with jitter. After `attempts` looks, or at the age of
+    `max_age`, the record is a dead letter. `timeout` bounds one look; `concurrency` the looks under way at one upstream
+    in one process.
     """
 
     looks: int = 2
@@ -138,7 +150,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """`capture` names values of the original JSON request, by JSON pointer, that are kept with the record; a text or a number each."""
+    """`capture` names values of the original JSON request, by JSON pointer, that are kept with the record; a text or a
+    number each.
+    """
 
     probe: Probe = field(default_factory=Manual)
     pace: Pace = field(default_factory=Pace)
@@ -160,7 +174,8 @@ class StripeSignature:
 
 @dataclass(frozen=True, slots=True)
 class StandardSignature:
-    """Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature: v1,<base64> …` over `<id>.<timestamp>.<body>`.
+    """Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature: v1,<base64> …` over
+    `<id>.<timestamp>.<body>`.
 
     `secrets` are the decoded keys (`whsec_` and base64 on the file's side).
     """
@@ -171,8 +186,8 @@ class StandardSignature:
 
 @dataclass(frozen=True, slots=True)
 class PlainSignature:
-    """HMAC-SHA256 of the body in a header field, as `hex` or `base64`, after `prefix` (as in `sha256=`), or a list of such. It holds no
-    time: a replay of an event is known by the event's id alone.
+    """HMAC-SHA256 of the body in a header field, as `hex` or `base64`, after `prefix` (as in `sha256=`), or a list of
+    such. It holds no time: a replay of an event is known by the event's id alone.
     """
 
     header: str
@@ -188,8 +203,9 @@ Signature: TypeAlias = StripeSignature | StandardSignature | PlainSignature
 class Webhook:
     """Where a provider tells what became of operations, and how its events are read.
 
-    `event_id` is a JSON pointer into the event, or `header:<name>`. The record is found by the text that `find` (a JSON pointer into the
-    event) gives, among the route's records, as the captured value called `by` (`OWN_KEY`: the key as the upstream saw it).
+    `event_id` is a JSON pointer into the event, or `header:<name>`. The record is found by the text that `find` (a JSON
+    pointer into the event) gives, among the route's records, as the captured value called `by` (`OWN_KEY`: the key as
+    the upstream saw it).
     """
 
     path: str

@@ -47,7 +47,9 @@ class Made:
 
 
 def make_request(template: RequestTemplate, names: Names) -> Made:
-    """The request of one look. Raises `Unfillable`, also if the values would make another path of the target than the template's."""
+    """The request of one look. Raises `Unfillable`, also if the values would make another path of the target than the
+    template's.
+    """
     pieces = compile_target(template.target, placeholder)
     target = fill(pieces, names.value).encode("ascii")
     if parts(target.partition(b"?")[0]) is None:
@@ -58,15 +60,17 @@ def make_request(template: RequestTemplate, names: Names) -> Made:
 
 
 def placeholders_of(template: RequestTemplate | AnswerPlan) -> frozenset[str]:
-    """The placeholders of a template, as written between the braces: `key`, `captured.order`, `request_id`, `found:/id`.
+    """The placeholders of a template, as written between the braces: `key`, `captured.order`, `request_id`,
+    `found:/id`.
 
-    Raises ValueError, with a sentence that teaches, for one that does not exist or could not be made safe where it stands.
+    Raises ValueError, with a sentence that teaches, for one that does not exist or could not be made safe where it
+    stands.
     """
     return frozenset(slot.name for pieces in _compiled(template) for slot in slots(pieces))
 
 
 def names_principal(reconcile: Reconcile, webhook: Webhook | None) -> bool:
-    """Whether who asks must be kept with a record, since a template or a rule names it. A broken template names nobody."""
+    """Whether a record must keep its caller, since a template or a rule names it. A broken template names no caller."""
     probe, rules = reconcile.probe, () if webhook is None else webhook.rules
     templates: list[RequestTemplate | AnswerPlan] = []
     if isinstance(probe, Lookup | Cancel):
@@ -98,7 +102,8 @@ def _compiled(template: RequestTemplate | AnswerPlan) -> list[Pieces]:
 
 
 def check_template(template: RequestTemplate, captured: Collection[str]) -> None:
-    """Raises ValueError, with a sentence that teaches, for a template that could never be sent. `captured`: the names that exist.
+    """Raises ValueError, with a sentence that teaches, for a template that could never be sent. `captured`: the names
+    that exist.
 
     No header value is told: it may be a secret.
     """
@@ -119,7 +124,9 @@ def check_template(template: RequestTemplate, captured: Collection[str]) -> None
 
 
 def check_plan(plan: AnswerPlan, captured: Collection[str], *, event: bool) -> None:
-    """Raises ValueError for a plan that could never be built. `event`: of a webhook's rule, where there is no status of its own."""
+    """Raises ValueError for a plan that could never be built. `event`: of a webhook's rule, where there is no status of
+    its own.
+    """
     if plan.status is None and event:
         raise ValueError("an event has no status of its own; write the status that the operation would have answered, as in `status: 201`")
     if plan.status is not None and not 200 <= plan.status <= 599:

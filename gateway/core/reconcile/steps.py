@@ -1,8 +1,9 @@
 """What to do after a look, and about an event. All numbers come from the store; durations are seconds.
 
-*Executed* counts at once, from whoever says it. *Not executed* is the dangerous one, since it lets the operation run again: it counts only
-from a look that began when the upstream had surely finished, and only `Pace.looks` times in a row, `Pace.apart` from each other, because a
-lookup may lag behind what was executed. What says nothing breaks the row.
+*Executed* counts at once, from a look, an event or a person. *Not executed* is the dangerous verdict, since it lets the
+operation run again. It counts only from a look that began when the upstream had surely finished, and only `Pace.looks`
+times in a row, `Pace.apart` from each other, because a lookup may lag behind the execution. A look without a verdict
+breaks the row.
 """
 
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Look again in `seconds`. `agreed` as in `Reconciliation.look_again`: True, this one counts as a *not executed*; None, the count stays
-    as it is; False, it starts anew.
+    """Look again in `seconds`. `agreed` as in `Reconciliation.look_again`: True, this one counts as a *not executed*;
+    None, the count stays as it is; False, it starts anew.
     """
 
     seconds: float
@@ -52,7 +53,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing is done. `result` is the event's word in the metrics: already, unmatched, no_verdict or too_early."""
+    """Do nothing. `result` is the event's word in the metrics: already, unmatched, no_verdict or too_early."""
 
     result: str
 
@@ -77,9 +78,9 @@ def next_step(
 
     `jitter` is drawn from 0 to 1.
 
-    A look that concludes does so at any age and count. The last one by age is at `max_age`, not up to `longest` before it; one that must
-    wait for `apart` may be that much later. `asks` False is for `probe: manual`, where taking the record asks nobody: then NOT_YET_KNOWN
-    waits for `max_age`, whatever `look` is, and leaves the count to webhooks.
+    A look concludes at any age and count. The last look by age comes at `max_age`, not up to `longest` before it; a
+    look that must wait for `apart` may come that much later. `asks` False is for `probe: manual`, which sends no probe:
+    NOT_YET_KNOWN then waits for `max_age`, whatever `look` is, and leaves the count to webhooks.
     """
     if verdict is Verdict.EXECUTED:
         return Conclude()
@@ -97,7 +98,9 @@ def next_step(
 
 
 def backoff(look: int, pace: Pace, jitter: float) -> float:
-    """The wait after the look of this number: from `first`, doubling up to `longest`, and of that from the half to the whole."""
+    """The wait after the look of this number: from `first`, doubling up to `longest`, and of that from the half to the
+    whole.
+    """
     whole = min(pace.first * 2.0 ** min(max(look - 1, 0), _MOST_DOUBLINGS), pace.longest)
     return whole * (0.5 + jitter / 2)
 
@@ -111,7 +114,7 @@ def _count(agreed: int, agreed_ago: float | None, pace: Pace) -> Free | Again:
 
 
 class Facts(Protocol):
-    """What is asked of a record that an event is about: `gateway.ports.reconciliation.Subject` has it."""
+    """The facts about an event's record; `gateway.ports.reconciliation.Subject` has them."""
 
     @property
     def status(self) -> Status: ...
@@ -130,11 +133,12 @@ class Facts(Protocol):
 
 
 def webhook_step(verdict: Verdict, subject: Facts, pace: Pace) -> WebhookStep:
-    """What an event with this verdict does to the record that it is about.
+    """What an event with this verdict does to its record.
 
-    *Executed* is kept with an attempt that still runs, and settles everything else that has not ended; a released record whose retention is
-    over has. *Not executed* counts as a look does. One that does not count, because it is too early or too soon after the last, changes
-    nothing; nor does one that would not be the last for a dead letter, which nobody looks at again.
+    *Executed* is kept with an attempt that still runs, and completes any other record that has not ended. A released
+    record has ended when its retention is over. *Not executed* counts as a look does. It changes nothing if it is too
+    early or too soon after the last, nor for a dead letter unless it is the last that the verdict needs: no look
+    follows a dead letter.
     """
     match verdict:
         case Verdict.EXECUTED:
@@ -177,7 +181,9 @@ def _not_executed(subject: Facts, pace: Pace) -> WebhookStep:
 
 
 def may_complete(found: Record) -> bool:
-    """Whether a word *executed* may still complete the record, whoever owns it: it has not ended, or could run once more."""
+    """Whether *executed* may still complete the record, whichever attempt owns it: the record has not ended, or could
+    run again.
+    """
     match found.status:
         case Status.COMPLETED:
             return False
@@ -192,5 +198,5 @@ def may_complete(found: Record) -> bool:
 
 
 def ran_twice(found: Record, attempt: int) -> bool:
-    """Whether that `attempt` executed says that two did: a later one owns the record and was not released."""
+    """Whether two attempts executed, if `attempt` did: a later attempt owns the record and was not released."""
     return found.attempt > attempt and found.status is not Status.FAILED_RETRYABLE

@@ -41,7 +41,9 @@ SHOWN_MATCHES = 20
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which record a command is about: an id, or a key and what narrows it down. `state`: only one in this state counts."""
+    """Which record a command is about: an id, or a key and what narrows it down. `state`: only one in this state
+    counts.
+    """
 
     record: str | None
     key: str | None
@@ -51,7 +53,9 @@ class Wanted:
 
 
 def operate(config: Path, work: Callable[[Operator], Awaitable[T]], *, changes: bool = False) -> T:
-    """Do `work` with an operator of the configuration's stores. What people can put right becomes a message and an exit code."""
+    """Do `work` with an operator of the configuration's stores. What people can put right becomes a message and an exit
+    code.
+    """
 
     async def run() -> T:
         loaded = load_config(config)
@@ -115,7 +119,9 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
 async def change(
     operator: Operator, wanted: Wanted, question: str, act: Callable[[RecordKey, int | None], Awaitable[Changed]], *, ask: bool
 ) -> Changed:
-    """Find, ask if somebody is there to be asked, act. Whoever was asked decides about the record as it was shown, and no other."""
+    """Find the record, ask the person at a terminal, act. The person decides about the record as shown, and no
+    other.
+    """
     key = await find(operator, wanted)
     version = None
     if ask and sys.stdin is not None and sys.stdin.isatty():

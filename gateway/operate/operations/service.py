@@ -1,4 +1,6 @@
-"""The operator's service: reads, and changes that are one fenced transition each, with their audit line in the same step."""
+"""The operator's service: reads, and changes that are one fenced transition each, with their audit line in the same
+step.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -47,8 +49,8 @@ class Forget(Protocol):
 class Operator:
     """People's reads and changes. All raise `StoreUnavailable`; wrong input raises `Wrong`, whatever the record is.
 
-    A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it had landed.
-    `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
+    A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it
+    had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class Operator:
         self._forget = forget
 
     async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit, cursor."""
+        """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit,
+        cursor.
+        """
         check_selection(selection)
         check_limit(limit)
         found: list[Listed] = []
@@ -85,7 +89,9 @@ class Operator:
         return NotFound() if shown is None else shown
 
     async def show_body(self, key: RecordKey, by: By) -> Shown | NotFound:
-        """As `show`, with the body, unpacked; that it was shown is audited. A body that cannot be unpacked is left out."""
+        """As `show`, with the body, unpacked; that it was shown is audited. A body that cannot be unpacked is
+        left out.
+        """
         shown = await self._operations.show(key, body=True, audit=_audit(by, "show_body"))
         return NotFound() if shown is None else await unpacked(shown)
 
@@ -102,8 +108,9 @@ class Operator:
     ) -> Changed:
         """A person's verdict *executed*: this is the answer of the operation from now on.
 
-        From `unknown`, lapsed `in_progress` and `failed_retryable`. Fields that are never stored (framing, hop-by-hop, `Set-Cookie`, …) are
-        left out. `retention` (seconds) None: as the route says. `version`: the one that the person saw, if it must be that one.
+        From `unknown`, lapsed `in_progress` and `failed_retryable`. Fields that are never stored (framing, hop-by-hop,
+        `Set-Cookie`, …) are left out. `retention` (seconds) None: as the route says. `version`: the one that the person
+        saw, if it must be that one.
         """
         check_answer(status, headers, body)
         check_retention(retention)
@@ -123,7 +130,9 @@ class Operator:
         return await self._change(Change.EXECUTED, key, _audit(by, "resolve", detail), write, version)
 
     async def resolve_not_executed(self, key: RecordKey, by: By, *, retention: float | None = None, version: int | None = None) -> Changed:
-        """A person's verdict *not executed*: the next retry runs. From `unknown`, once the upstream has surely finished."""
+        """A person's verdict *not executed*: the next retry runs. From `unknown`, once the upstream has surely
+        finished.
+        """
         check_retention(retention)
 
         async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
@@ -135,7 +144,9 @@ class Operator:
         return await self._change(Change.NOT_EXECUTED, key, _audit(by, "resolve", detail), write, version)
 
     async def release(self, key: RecordKey, by: By, *, retention: float | None = None, version: int | None = None) -> Changed:
-        """Let the next retry run, by a person's word alone. From `unknown` and lapsed `in_progress`, after the instant `doubtful_until`."""
+        """Let the next retry run, by a person's word alone. From `unknown` and lapsed `in_progress`, after the instant
+        `doubtful_until`.
+        """
         check_retention(retention)
 
         async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
@@ -152,7 +163,9 @@ class Operator:
         return await self._change(Change.DELETE, key, _audit(by, "delete"), write, version)
 
     async def requeue(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
-        """Let the reconciler try a dead letter again from the beginning. `Conflict` if its route has nothing that could find out."""
+        """Let the reconciler try a dead letter again from the beginning. `Conflict` if its route has nothing that could
+        find out.
+        """
 
         async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
             return await self._operations.requeue(fence, audit)
@@ -165,9 +178,10 @@ class Operator:
         return await self._operations.audited(after, limit)
 
     async def export(self, selection: Selection, by: By, *, bodies: bool = False) -> AsyncIterator[Json]:
-        """All records of a selection, ready for JSON lines: as lists show them, or whole with history and body (`bodies`; each such record
-        has an audit line of its own). One audit line says that it was done. Takes memory for one page, or one record. A record that is gone
-        when its turn comes is left out. Nothing is read, and nothing raised, before the first is asked for.
+        """All records of a selection, ready for JSON lines: as lists show them, or whole with history and body
+        (`bodies`; each such record has an audit line of its own). One audit line says that it was done. Takes memory
+        for one page, or one record. A record that is gone when its turn comes is left out. Nothing is read, and nothing
+        raised, before the first is asked for.
         """
         check_selection(selection)
         detail: Detail = {"bodies": bodies, **selection_json(selection)}
@@ -192,7 +206,9 @@ class Operator:
         write: _Write,
         version: int | None,
     ) -> Changed:
-        """Look, refuse what cannot be, send it fenced by what was seen; refused by the store, look again and say what is there now."""
+        """Look, refuse what cannot be, send it fenced by what was seen; refused by the store, look again and say what
+        is there now.
+        """
         shown = await self._operations.show(key)
         if shown is None:
             return NotFound()
@@ -209,7 +225,7 @@ class Operator:
         return await self._refused(change, key)
 
     def _unresolvable(self, change: Change, now: Listed) -> Conflict | None:
-        """A requeued record that nobody looks at would be hidden from those who watch dead letters."""
+        """A requeued record without a probe would be hidden from the people who watch dead letters."""
         policy = self._policies().get(now.route_id)
         if change is not Change.REQUEUE or (policy is not None and policy.reconcilable):
             return None

@@ -1,7 +1,8 @@
-"""How a supervisor hands its configuration over to workers: as it was accepted, never as a file that somebody may have changed since.
+"""How a supervisor hands its configuration over to workers: as it was accepted, never as a file that may have changed
+since.
 
-What is handed over is the resolved `Config` and the contents of the TLS files that it names, since a context is loaded from files. A
-worker keeps those in files of its own that exist in memory alone.
+What is handed over is the resolved `Config` and the contents of the TLS files that it names, since a context is loaded
+from files. A worker keeps those in files of its own that exist in memory alone.
 """
 
 import os
@@ -47,7 +48,9 @@ def unpack(packed: bytes) -> Snapshot:
 
 
 class Unpacked:
-    """Configurations out of snapshots, whose TLS settings name files in memory. Equal contents are one file: equal settings stay equal."""
+    """Configurations out of snapshots, whose TLS settings name files in memory. Equal contents are one file: equal
+    settings stay equal.
+    """
 
     def __init__(self) -> None:
         self._files: dict[bytes, str] = {}
@@ -77,7 +80,9 @@ class Unpacked:
 
 
 def memory_file(content: bytes) -> int:
-    """A descriptor, at its beginning, of a file that takes no room on any disk. It is not inherited unless somebody passes it on."""
+    """A descriptor, at its beginning, of a file that takes no room on any disk. No child inherits it unless its parent
+    passes it on.
+    """
     descriptor = os.memfd_create("idempotency-gateway")
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(content)

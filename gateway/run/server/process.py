@@ -2,7 +2,7 @@
 
 A stop (SIGTERM or SIGINT) drains: not ready at once, so that load balancers turn away, and each answer is the last one on its connection;
 serve on for `drain.delay`; stop accepting; let requests finish and settle, at most `drain.timeout`; exit 0. A second signal ends it now:
-attempts that were cut become `unknown` when their leases lapse, and nobody runs them again.
+attempts that were cut become `unknown` when their leases lapse, and never run again.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""Another configuration takes the place of the one in use, between two requests: prepared as a whole, then adopted, or left alone.
+"""Another configuration takes the place of the one in use, between two requests: prepared as a whole, then adopted, or
+left alone.
 
-A process that runs alone does both at once. A worker prepares when its supervisor says so, and adopts when all its siblings could prepare,
-too: so either all workers serve a configuration or none does.
+A process that runs alone does both at once. A worker prepares when its supervisor says so, and adopts when all its
+siblings could prepare, too: so either all workers serve a configuration or none does.
 """
 
 import asyncio
@@ -39,7 +40,9 @@ class Contexts:
 
 
 class Reloading:
-    """The reloads of one process, one at a time. `adopted` is called with a configuration that has just come into force."""
+    """The reloads of one process, one at a time. `adopted` is called with a configuration that has just come into
+    force.
+    """
 
     def __init__(self, gateway: Gateway, contexts: Contexts, adopted: Callable[[Config], None]) -> None:
         self._gateway = gateway
@@ -50,7 +53,9 @@ class Reloading:
         self._prepared: Prepared | None = None
 
     async def reload(self, read: Callable[[], Config]) -> Sequence[str]:
-        """Take over the configuration that `read` gives (or raises `ConfigErrors`). Returns the mistakes that kept the old one in use."""
+        """Take over the configuration that `read` gives (or raises `ConfigErrors`). Returns the mistakes that kept the
+        old one in use.
+        """
         async with self._whole:  # a signal and a command may come together: neither takes what the other has prepared
             mistakes = await self.prepare(read)
             if mistakes:
@@ -62,7 +67,9 @@ class Reloading:
         return mistakes
 
     async def prepare(self, read: Callable[[], Config]) -> Sequence[str]:
-        """Make all ready that another configuration needs. Returns what speaks against it. What was prepared before is dropped."""
+        """Make all ready that another configuration needs. Returns what speaks against it. What was prepared before is
+        dropped.
+        """
         async with self._lock:
             await self._drop()
             try:
@@ -102,7 +109,7 @@ class Reloading:
             return []
 
     async def abandon(self) -> None:
-        """Somebody refused the configuration: it is dropped, which the metrics show."""
+        """A worker refused the configuration: it is dropped, which the metrics show."""
         async with self._lock:
             await self._drop()
             self._gateway.observer.reloaded(successful=False)

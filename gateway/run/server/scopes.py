@@ -1,8 +1,9 @@
-"""The hold of a process on its scopes: registered at the start, confirmed every few seconds, refused when another one was let in with
-another meaning (`--accept-scope-change`, a restored database, a process that was frozen past its hold).
+"""The hold of a process on its scopes: registered at the start, confirmed every few seconds, refused when another one
+was let in with another meaning (`--accept-scope-change`, a restored database, a process that was frozen past its hold).
 
-Trust runs from the start of the last look that was acknowledged, on a clock that counts suspend, and ends before the hold does in the
-database. Past it an attempt looks first. What was reserved before such a look is live: nobody changes its scope from then on.
+Trust runs from the start of the last look that was acknowledged, on a clock that counts suspend, and ends before the
+hold does in the database. Past it an attempt looks first. What was reserved before such a look is live: no process
+changes its scope from then on.
 """
 
 import asyncio
@@ -51,9 +52,11 @@ class Scopes:
     # ---- for the process's life
 
     async def register(self, config: Config, *, accept_change: bool = False) -> list[str]:
-        """Hold what `config` claims. Returns what speaks against it; then all is held as it was. Raises `StoreUnavailable`.
+        """Hold what `config` claims. Returns what speaks against it; then all is held as it was. Raises
+        `StoreUnavailable`.
 
-        Scopes that left the map, and whose routes are not in another one, stay held: their last requests may still be under way.
+        Scopes that left the map, and whose routes are not in another one, stay held: their last requests may still be
+        under way.
         """
         wanted = {claim.scope: claim for claim in scope_claims(config)}
         async with self._registering:

@@ -54,10 +54,11 @@ def _listen_tcp(host: str, port: int, *, shared: bool) -> socket.socket:
 
 
 def _notice_the_vanished(sock: socket.socket) -> None:
-    """Have the kernel give up on peers that went away without a word, a power cut or a lost route. Accepted sockets inherit this.
+    """Have the kernel give up on peers that went away without a word, a power cut or a lost route. Accepted sockets
+    inherit this.
 
-    One that is silent is asked after `KEEPALIVE_AFTER`; one that does not confirm what was sent, or asked, is gone after `VANISHED_AFTER`.
-    (Linux asks after two hours, and sends again for a quarter of an hour.)
+    One that is silent is asked after `KEEPALIVE_AFTER`; one that does not confirm what was sent, or asked, is gone
+    after `VANISHED_AFTER`. (Linux asks after two hours, and sends again for a quarter of an hour.)
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER)
@@ -66,7 +67,7 @@ def _notice_the_vanished(sock: socket.socket) -> None:
 
 
 def _listen_unix(path: Path) -> socket.socket:
-    """A socket file that nobody listens on any more is replaced; one that answers is somebody else's."""
+    """A socket file without a listener is replaced; a socket that answers belongs to another process."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
             path.unlink()
