@@ -1,11 +1,12 @@
 """Canonical JSON (RFC 8785) for strict I-JSON (RFC 7493), and nothing else.
 
-`canonicalise` answers None for everything whose meaning could be read in two ways: duplicate names, lone surrogates, NaN, a number
-that is not exactly what the shortest text of its double says, another encoding than UTF-8, nesting or numbers beyond fixed limits. The
-limits are ours, not the interpreter's, so that one body has one canonical form in every process of a rolling deploy.
+`canonicalise` answers None for each text that two readers may read differently: whatever is not strict JSON
+(`strict_json`), a lone surrogate, a number that is not exactly what the shortest text of its double says, a number
+beyond fixed limits. The limits are ours and not the interpreter's, so that one body has one canonical form in every
+process of a rolling deploy.
 
-There are two readers. The exact one, on the standard library, defines the form. The quick one takes what it is certain to read alike,
-which is nearly every body, at a third of the cost; everything else, and every text that it would refuse, it leaves to the exact one.
+Two readers make the form. The exact one (`strict_json.read`) defines it. The quick one reads nearly every body at a
+third of the cost. It takes only texts that it certainly reads like the exact one, and leaves all others to that.
 """
 
 import re
@@ -21,7 +22,9 @@ MAX_NUMBER_LENGTH = 64
 MAX_EXPONENT_LENGTH = 3
 
 _SAFE_DIGITS = 15
-"""Two different decimals of so many digits are never one double (DBL_DIG): then the shortest text of the double is the decimal."""
+"""Two different decimals of so many digits are never one double (DBL_DIG): then the shortest text of the double is the
+decimal.
+"""
 
 _SAFE_EXPONENT = 290
 """Well within the normal doubles, for all numbers of `_SAFE_DIGITS` digits and this exponent."""
@@ -36,7 +39,9 @@ _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _CAPITALS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ") | frozenset(range(0x80, 0x100))
 _CASED = bytes(ord("A") if octet in _CAPITALS else octet for octet in range(256))
 _CASELESS = bytes(set(range(256)) - _CAPITALS - {ord('"'), 0})
-"""To keep of a form, of which each name ends in a NUL, capitals (all of them an A, letters beyond ASCII too), quotes and NULs alone."""
+"""To keep of a form, of which each name ends in a NUL, capitals (all of them an A, letters beyond ASCII too), quotes
+and NULs alone.
+"""
 _BEYOND_BASIC_PLANE = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 """The first bytes of characters beyond U+FFFF in UTF-8."""
 
@@ -57,9 +62,10 @@ class _Number(str):
 def canonicalise(body: bytes, ignore: Sequence[Pointer] = (), only: Sequence[Pointer] = (), *, case_variants: bool = True) -> bytes | None:
     """The canonical form of a JSON text, or None if it has none.
 
-    The values under `ignore` are left out; of the rest, if `only` is not empty, what is not under `only`. If `only` selects nothing of
-    it the form is empty, which no other form is. Without `case_variants`, a text has none in which an object has two names that differ in
-    letter case alone: to readers that do not know case (those of Go and .NET) the last one counts, and a canonical form has no last one.
+    The form leaves out the values under `ignore` and, if `only` is not empty, all that is not under `only`. If `only`
+    selects nothing, the form is empty, as no other form is. Without `case_variants`, a text has no form if an object
+    has two names that differ only in letter case: to readers that ignore case (those of Go and .NET) the last one
+    counts, and a canonical form has no last one.
     """
     try:
         value, form, sort = _read(body)
@@ -110,8 +116,8 @@ def _fragment(value: object) -> orjson.Fragment:
 
 
 def _may_have_variants(form: bytes) -> bool:
-    """Whether two names anywhere in a canonical form differ in letter case alone, exact but for where they stand. Linear, quick where no
-    name has a capital or a letter beyond ASCII.
+    """Whether two names anywhere in a canonical form differ in letter case alone, exact but for where they stand.
+    Linear, quick where no name has a capital or a letter beyond ASCII.
     """
     if b"\\" in form:
         form = form.replace(b"\\\\", b"").replace(b'\\"', b"")  # no letter goes, so that names which differ in one still do
@@ -139,8 +145,8 @@ def _has_variants(value: Json) -> bool:
 
 
 def _folded(name: str) -> str:
-    """A name without letter case. Letters beyond Cyrillic keep theirs (but the Kelvin sign, which is a K to Go): which of them have one
-    depends on the interpreter's Unicode, and no fingerprint may.
+    """A name without letter case. Letters beyond Cyrillic keep theirs (but the Kelvin sign, which is a K to Go): which
+    of them have one depends on the interpreter's Unicode, and no fingerprint may.
     """
     name = name.replace("\u212a", "K")
     return name.casefold() if name.isascii() or max(name) < "\u0530" else name
@@ -150,14 +156,17 @@ def _folded(name: str) -> str:
 
 
 def _between_quotes(body: bytes) -> list[bytes]:
-    """What is outside of strings and what is inside, in turn, if the text is JSON. Some escapes are left out of the inside."""
+    """What is outside of strings and what is inside, in turn, if the text is JSON. Some escapes are left out of the
+    inside.
+    """
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # pairs first: in \\" the quote ends the string
     return body.split(b'"')
 
 
 def _height(outside: bytes) -> int:
-    """How deep the text nests, if it is JSON; 0 for "not beyond `MAX_DEPTH`". Raises `NotCanonical` beyond `MAX_DEPTH` + 1.
+    """How deep the text nests, if it is JSON; 0 for "not beyond `MAX_DEPTH`". Raises `NotCanonical` beyond `MAX_DEPTH`
+    + 1.
 
     Refused before anything parses it: an interpreter's own limit must not decide which form a body has.
     """
@@ -191,7 +200,9 @@ def _quick(body: bytes, quotes: int) -> tuple[Json, bytes] | None:
 
 
 def _has_names_in_byte_order(body: bytes, pieces: list[bytes]) -> bool:
-    """Whether the order of names by UTF-16 code units (RFC 8785 section 3.2.3) is that of their bytes: without characters beyond U+FFFF."""
+    """Whether the order of names by UTF-16 code units (RFC 8785 section 3.2.3) is that of their bytes: without
+    characters beyond U+FFFF.
+    """
     escaped = b"\\" in body and (b"\\ud" in body or b"\\uD" in body)
     if not escaped and (body.isascii() or not any(lead in body for lead in _BEYOND_BASIC_PLANE)):
         return True
@@ -228,7 +239,9 @@ def _integer(text: str) -> Json:
 
 
 def _number(text: str) -> Json:
-    """The number's ECMAScript text, if that text has exactly the value that was written: 1e2 is 100, but 0.1000…0001 is not 0.1."""
+    """The number's ECMAScript text, if that text has exactly the value that was written: 1e2 is 100, but 0.1000…0001 is
+    not 0.1.
+    """
     if len(text) > MAX_NUMBER_LENGTH or len(text.lower().partition("e")[2].lstrip("+-")) > MAX_EXPONENT_LENGTH:
         raise NotCanonical("number too long")
     parts = _DECIMAL.fullmatch(text)
@@ -246,7 +259,9 @@ def _number(text: str) -> Json:
 
 
 def ecmascript(double: float) -> str:
-    """ECMA-262 Number::toString for a finite double: the digits are Python's (both are the shortest), the layout is ECMAScript's."""
+    """ECMA-262 Number::toString for a finite double: the digits are Python's (both are the shortest), the layout is
+    ECMAScript's.
+    """
     sign, digits, exponent = Decimal(repr(double)).as_tuple()
     assert isinstance(exponent, int), "a finite double"
     return _layout("-" if sign else "", "".join(map(str, digits)).lstrip("0"), exponent)

@@ -1,4 +1,4 @@
-"""Whose request it is, by address: for logs. Never by the client's own word, only by that of trusted proxies."""
+"""The address of the client, for logs: by the word of trusted proxies, never by the client's own."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,10 +9,10 @@ from gateway.core.headers import Fields, Forwarding
 def client_address(fields: Fields, peer: str, trusts: Callable[[str], bool], mode: Forwarding) -> str:
     """The nearest address, seen from here, that is no trusted proxy; `peer` itself where it has none (a unix socket).
 
-    `mode` says which field is walked, from the right: `Forwarded` in the mode of that name, else `X-Forwarded-For`. Only one, because a
-    proxy that writes the one lets its clients' copies of the other through. An entry that holds no address ends the walk
-    at the last trusted hop, for what lies behind it is anybody's invention. `trusts` is asked about addresses as
-    `gateway.core.forwarded.address_of` spells them.
+    `mode` says which field is walked, from the right: `Forwarded` in the mode of that name, else `X-Forwarded-For`.
+    Only one, because a proxy that writes the one lets its clients' copies of the other through. An entry that holds no
+    address ends the walk at the last trusted hop, since a client may have invented what lies behind it. `trusts` is
+    asked about addresses as `gateway.core.forwarded.address_of` spells them.
     """
     nearest = address_of(peer) or peer
     if not trusts(nearest):

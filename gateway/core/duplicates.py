@@ -1,7 +1,9 @@
-"""Clients that defeat their keys: one caller's equal requests under different keys, close together. Noticed, never deduplicated.
+"""Clients that defeat their keys: one caller's equal requests under different keys, close together. Noticed, never
+deduplicated.
 
-A library that makes a fresh key for every attempt gets no protection from any gateway. Two equal requests may well be meant, too: so this
-only counts, from what one process has seen lately. With several processes the counts are lower bounds.
+A library that makes a fresh key for every attempt gets no protection from any gateway. But a client may well mean two
+equal requests. So this module only counts what one process has seen lately. With several processes the counts are lower
+bounds.
 """
 
 import hashlib
@@ -17,7 +19,9 @@ _PURGED = 2
 
 @dataclass(slots=True)
 class _Seen:
-    """The last two different keys of one request, the newer one first: the latest key that is not a given one is always among them."""
+    """The last two different keys of one request, the newer one first: the latest key that is not a given one is always
+    among them.
+    """
 
     key: bytes
     at: float
@@ -31,8 +35,8 @@ class _Seen:
 
 
 class Duplicates:
-    """A sliding window over one route's requests, for one event loop. Time comes as an argument, in seconds of any clock that never goes
-    back. Beyond `capacity` what was seen longest ago is forgotten first.
+    """A sliding window over one route's requests, for one event loop. Time comes as an argument, in seconds of any
+    clock that never goes back. Beyond `capacity` what was seen longest ago is forgotten first.
     """
 
     def __init__(self, window: float, capacity: int = CAPACITY) -> None:
@@ -47,9 +51,11 @@ class Duplicates:
         return len(self._seen)
 
     def seen(self, principal_scope: str, fingerprint: bytes, key_digest: bytes, now: float) -> bool:
-        """Take note of a request. True when the same caller's equal request was seen under another key within the window.
+        """Take note of a request. True when the same caller's equal request was seen under another key within the
+        window.
 
-        `principal_scope` is the scope id, which holds the principal. To count an operation once, ask only when a request is to execute.
+        `principal_scope` is the scope id, which holds the principal. To count an operation once, ask only when a
+        request is to execute.
         """
         self._purge(now)
         request = _digest(principal_scope, fingerprint)
@@ -72,6 +78,8 @@ class Duplicates:
 
 
 def _digest(principal_scope: str, fingerprint: bytes) -> bytes:
-    """A name of fixed length: long scopes must not use up the memory. Injective before it is hashed, since the scope is length-prefixed."""
+    """A name of fixed length: long scopes must not use up the memory. Injective before it is hashed, since the scope is
+    length-prefixed.
+    """
     scope = principal_scope.encode()
     return hashlib.blake2b(b"%d:%b" % (len(scope), scope) + fingerprint, digest_size=16).digest()

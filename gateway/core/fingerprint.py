@@ -1,23 +1,24 @@
 """Fingerprints: a domain-tagged SHA-256 over what a request means.
 
-Covered: scope name, method, raw path, raw query, media type, content coding, the configured headers, and the body by mode; from version 3
-on also the host, the media type's parameters, and fields that select the operation (`gateway.core.field_names.SELECTING`). Each part is
-length-prefixed, so that no two different requests share an input. With a digest secret it is an HMAC, so that a leaked table does not give
-bodies away to guessing. The version and the digest of the policy text are kept beside each record: a record is compared under its own. The
-client's body is never judged: what has no strict reading as JSON, as a form or as parts counts as bytes, under another tag. A content
-coding counts and is not undone.
+A fingerprint covers the scope name, method, raw path, raw query, media type, content coding, the configured headers,
+and the body by mode; from version 3 on also the host, the media type's parameters, and fields that select the operation
+(`gateway.core.field_names.SELECTING`). Each part is length-prefixed, so that no two different requests share an input.
+With a digest secret the fingerprint is an HMAC, so that a reader of a leaked table cannot guess bodies. Each record
+keeps the version and the digest of the policy text, and the gateway compares it under these. The client's body is never
+refused: a body without a strict reading as JSON, as a form or as parts counts as bytes, under another tag. A content
+coding counts, and the gateway does not undo it.
 
-* Version 1 reads JSON, and everything else as bytes. It is not written any more, and stays readable.
-* Version 2 also reads forms (`gateway.core.forms`) and multipart/form-data (`gateway.core.multipart`), covers `only` what a policy
-  selects, takes `*` in its pointers for every member or element, and reads nothing under a content coding. Written on demand, for the time
-  of an upgrade: releases before version 3 cannot read that one.
-* Version 3 covers what the module's first lines say, may leave out parameters of the query, fields of a form and what selects the
-  operation, takes a path with one closing slash for the path without, orders a form's pairs only where no reader can tell
-  (`in_safe_order`), and takes JSON with names that differ in letter case alone for bytes.
+* Version 1 reads JSON, and everything else as bytes. The gateway reads it, and writes it no more.
+* Version 2 also reads forms (`gateway.core.forms`) and multipart/form-data (`gateway.core.multipart`), covers `only`
+  what a policy selects, takes `*` in its pointers for every member or element, and reads no body with a content coding.
+  The gateway writes it on demand, for the time of an upgrade: releases before version 3 cannot read version 3.
+* Version 3 covers all of the above, may leave out parameters of the query, fields of a form and selecting fields, takes
+  a path with one closing slash for the path without it, sorts a form's pairs only where no reader can tell
+  (`in_safe_order`), and takes JSON with names that differ only in letter case for bytes.
 
-A body longer than `LARGE_BODY` counts by its SHA-256, or by those of its parts; mode `none` aside. JSON pointers are not left out of it,
-and another spelling is another body. So a body need not be in memory to be judged, and where one process kept it and another spilled it
-to disk, both find the same fingerprint.
+A body longer than `LARGE_BODY` counts by its SHA-256, or by those of its parts, except in mode `none`. JSON pointers do
+not apply to it, and another spelling is another body. So the body need not be in memory: a process that kept it and a
+process that spilled it to disk find the same fingerprint.
 """
 
 import hashlib
@@ -53,8 +54,8 @@ LARGE_BODY = 1024 * 1024
 class BodyDigest:
     """A body that is longer than `LARGE_BODY` and need not be at hand: its length, and its SHA-256 (32 bytes).
 
-    `parts` is what a `parts_reader` of the request's header fields made of it, None if there is no such reader or it has no reading.
-    Raises ValueError for a shorter body, which counts by what is in it, and for a digest that is none.
+    `parts` is what a `parts_reader` of the request's header fields made of it, None if there is no such reader or it
+    has no reading. Raises ValueError for a shorter body, which counts by what is in it, and for a digest that is none.
     """
 
     length: int
@@ -69,7 +70,9 @@ class BodyDigest:
 
 
 def digest_body(body: bytes, headers: Headers = ()) -> BodyDigest:
-    """What stands for a body longer than `LARGE_BODY` in a request with these fields. Raises ValueError for a shorter one."""
+    """What stands for a body longer than `LARGE_BODY` in a request with these fields. Raises ValueError for a shorter
+    one.
+    """
     reader = parts_reader(headers)
     if reader is not None:
         reader.feed(body)
@@ -78,8 +81,9 @@ def digest_body(body: bytes, headers: Headers = ()) -> BodyDigest:
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
 class Content:
-    """The parts of a request that carry its meaning. `target` as received; `headers` in wire order. A `body` longer than `LARGE_BODY` and
-    its `BodyDigest` mean the same. `host` is whom the request is for, in one spelling (`gateway.core.host`).
+    """The parts of a request that carry its meaning. `target` as received; `headers` in wire order. A `body` longer
+    than `LARGE_BODY` and its `BodyDigest` mean the same. `host` is whom the request is for, in one spelling
+    (`gateway.core.host`).
     """
 
     scope: str
@@ -126,10 +130,11 @@ def _is_texts(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprinter:
-    """A policy made ready, as one version reads it: names in bytes, pointers split, its digest; computed once per configuration.
+    """A policy made ready, as one version reads it: names in bytes, pointers split, its digest; computed once per
+    configuration.
 
-    `host` says whether the host counts. `keyed` is an HMAC that has taken in the secret and nothing else: its copies cost less than
-    beginning anew.
+    `host` says whether the host counts. `keyed` is an HMAC that has taken in the secret and nothing else: its copies
+    cost less than beginning anew.
     """
 
     policy: FingerprintPolicy
@@ -145,7 +150,8 @@ class Fingerprinter:
     keyed: hmac.HMAC | None
 
     def fingerprint(self, content: Content) -> Fingerprint:
-        """The request's fingerprint under this policy. Pure; its cost is linear in the body, nothing for a `BodyDigest`.
+        """The request's fingerprint under this policy. Pure; its cost is linear in the body, nothing for a
+        `BodyDigest`.
 
         May be called in any thread: what it costs beyond 64 KiB of body can be felt in an event loop.
         """
@@ -203,7 +209,8 @@ class Fingerprinter:
 
 
 def make_fingerprinter(policy: FingerprintPolicy, secret: bytes, version: int = VERSION) -> Fingerprinter:
-    """Make a policy ready for use, as one of `VERSIONS` reads it. `secret` may be empty: then the fingerprint is a plain digest.
+    """Make a policy ready for use, as one of `VERSIONS` reads it. `secret` may be empty: then the fingerprint is a
+    plain digest.
 
     Raises ValueError for another version, for what a version does not know, and for pointers that are none.
     """

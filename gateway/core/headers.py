@@ -38,7 +38,9 @@ class Fields:
 
     @classmethod
     def indexed(cls, lines: Headers, first: dict[bytes, bytes], *, repeated: bool) -> Self:
-        """Of lines whose index is there already: the value of each name's `first` line, and whether a name is `repeated`."""
+        """An index that the caller has made already: the value of each name's `first` line, and whether a name is
+        `repeated`.
+        """
         fields = cls.__new__(cls)
         fields.lines, fields._first, fields._repeats = lines, first, repeated
         return fields
@@ -128,7 +130,8 @@ def wire_name(name: str) -> bytes:
 
 
 def nominated(headers: Headers) -> frozenset[bytes]:
-    """The lower-case field names that `Connection` lines nominate, all lines considered (an empty first line hides nothing).
+    """The lower-case field names that `Connection` lines nominate, all lines considered (an empty first line hides
+    nothing).
 
     The options `close`, `keep-alive` and `upgrade` are left out: fields of these names never cross a hop anyway.
     """
@@ -145,7 +148,9 @@ _OPTIONS = frozenset({b"", b"close", b"keep-alive", b"upgrade"})
 
 
 class Forwarding(enum.StrEnum):
-    """In which fields the upstream is told who the client is: the older `X-Forwarded-*`, `Forwarded` (RFC 7239), both, or neither."""
+    """In which fields the upstream is told who the client is: the older `X-Forwarded-*`, `Forwarded` (RFC 7239), both,
+    or neither.
+    """
 
     X_FORWARDED = "x-forwarded"
     FORWARDED = "forwarded"
@@ -154,9 +159,10 @@ class Forwarding(enum.StrEnum):
 
 
 class Hop(NamedTuple):  # made for every request, and a frozen dataclass of this size takes three times as long to make
-    """What this hop adds toward the upstream: who the peer is, and how it came in.
+    """What this hop adds toward the upstream: the peer, and how its request came in.
 
-    `name` is this gateway's pseudonym in `Via`, a token; `version` is the HTTP version of the request as received, without `HTTP/`.
+    `name` is this gateway's pseudonym in `Via`, a token; `version` is the HTTP version of the request as received,
+    without `HTTP/`.
     """
 
     peer: bytes
@@ -170,12 +176,14 @@ class Hop(NamedTuple):  # made for every request, and a frozen dataclass of this
 
 
 def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, *, hops: int | None = None) -> Headers:
-    """A client's fields as the upstream sees them: end-to-end ones as received, plus Host, Via, the forwarded family and the request id.
+    """A client's fields as the upstream sees them: end-to-end ones as received, plus Host, Via, the forwarded family
+    and the request id.
 
-    Fields in `keep` cannot be nominated away. From a peer that is no trusted proxy the
-    forwarded family is removed, so that no client can speak for another address (RFC 7239 section 8.1). What a trusted proxy says goes on
-    as it stands, except that the lines to which `hop.forwarding` has this hop append become one, in order (without lines of `Forwarded`
-    in which a quoted string is not closed). `hops` is what `hops_left` found, at least 1: `Max-Forwards` goes on with one less.
+    `Connection` cannot nominate away the fields in `keep`. The forwarded family of a peer that is no trusted proxy
+    goes, so that no client can speak for another address (RFC 7239 section 8.1). The family of a trusted proxy goes on
+    as it stands, except that the lines to which `hop.forwarding` has this hop append become one, in order (without
+    lines of `Forwarded` in which a quoted string is not closed). `hops` is what `hops_left` found, at least 1:
+    `Max-Forwards` goes on with one less.
     """
     special = _NOT_TO_UPSTREAM if hops is None else _NOT_TO_UPSTREAM | _HOP_COUNT
     connection: list[bytes] = []
@@ -207,7 +215,7 @@ def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, *
 
 
 def _stands(name: bytes, value: bytes, hop: Hop, keep: frozenset[bytes], said: dict[bytes, list[bytes]]) -> bool:
-    """Whether a field of the forwarded family goes on as it is. What a trusted proxy says in it is noted in `said`."""
+    """Whether a field of the forwarded family goes on as it is. `said` collects what a trusted proxy says in it."""
     if not hop.trusted:
         return name in keep and name not in WRITTEN
     if value:
@@ -273,10 +281,12 @@ def cross(headers: Headers, date: bytes, *, bodiless: bool = False, removed: Set
 
 
 def to_client(headers: Headers, *, bodiless: bool = False) -> Headers:
-    """An upstream's fields as the first answer carries them, on every route: end-to-end ones as received, without marks that only we set.
+    """An upstream's fields as the first answer carries them, on every route: end-to-end ones as received, without marks
+    that only we set.
 
-    What a response nominates goes, whatever it is (RFC 9110 section 7.6.1). `bodiless` is for answers to HEAD and for 304: their
-    `Content-Length` frames nothing, but says what a GET would have got (section 8.6), so it is kept.
+    Every field that the response's `Connection` nominates goes (RFC 9110 section 7.6.1). `bodiless` is for answers to
+    HEAD and for 304: their `Content-Length` frames nothing, but says what a GET would have got (section 8.6), so it is
+    kept.
     """
     gone = nominated(headers)
     fields = [field for field in headers if not (fate := _fate(field[0])) & _NOT_BACK or (bodiless and fate & _LENGTH)]
@@ -287,12 +297,14 @@ _NOT_BACK = _HOP | _FRAMING | _OURS
 
 
 def uncoded(headers: Headers) -> Headers:
-    """Request fields that ask for the answer in no content coding (RFC 9110 section 12.5.3), for who has to look into its body."""
+    """Request fields that ask for an answer without content coding (RFC 9110 section 12.5.3), where the gateway has to
+    read its body.
+    """
     return (*[field for field in headers if field[0].lower() != b"accept-encoding"], (b"Accept-Encoding", b"identity"))
 
 
 def to_store(headers: Headers) -> Headers:
-    """Fields that `to_client` let through, as they are kept for replays: without what speaks of one exchange."""
+    """Fields that `to_client` let through, as a record keeps them: without fields about one exchange."""
     return tuple([field for field in headers if not _fate(field[0]) & _ONCE])
 
 
@@ -305,14 +317,17 @@ def first(headers: Headers, name: bytes) -> bytes | None:
 
 
 def looped(fields: Fields, name: bytes) -> bool:
-    """Whether a gateway of this name has forwarded the request before: `Via` has it, letter case aside (RFC 9110 section 7.6.3)."""
+    """Whether a gateway of this name has forwarded the request before: `Via` has it, letter case aside (RFC 9110
+    section 7.6.3).
+    """
     return fields.first(b"via") is not None and name.lower() in forwarders(fields.values(b"via"))
 
 
 def hops_left(method: str, fields: Fields) -> int | None:
     """`Max-Forwards` of a TRACE or OPTIONS request (RFC 9110 section 7.6.2); 0 means that it is ours to answer.
 
-    None for other methods, and where there is no such field or not just one number. A huge number counts as the largest we know.
+    None for other methods, and where there is no such field or not just one number. A huge number counts as the largest
+    we know.
     """
     if method not in {"TRACE", "OPTIONS"}:
         return None
@@ -327,9 +342,10 @@ _MAX_FORWARDS = 1_000_000
 
 
 def upgrade_of(method: str, fields: Fields, version: bytes = b"1.1") -> bytes | None:
-    """The protocol that a client asks to switch to, if we go along: `websocket`, by GET, in HTTP/1.1 (RFC 6455 section 4.1).
+    """The protocol that a client asks to switch to, if the gateway supports it: `websocket`, by GET, in HTTP/1.1 (RFC
+    6455 section 4.1).
 
-    `Connection` must nominate `upgrade` (RFC 9110 section 7.8). Whatever else is asked for, h2c among it, is not passed on.
+    `Connection` must nominate `upgrade` (RFC 9110 section 7.8). The gateway passes on no other protocol, such as h2c.
     """
     if method != "GET" or version == b"1.0" or fields.first(b"upgrade") is None:
         return None

@@ -1,7 +1,8 @@
-"""What an upstream itself says of its execution, and of how long its answer is to be kept: believed where a route trusts it.
+"""The upstream's own signals: whether it executed, and how long to keep its answer. The gateway believes them where a
+route trusts them.
 
-Fields and body are read from a complete response as the upstream sent it. A trusted signal that cannot be read, or whose field lines
-contradict each other, is a doubt: guessing could let an operation run twice.
+Fields and body are read from a complete response as the upstream sent it. A trusted signal that cannot be read, or
+whose field lines contradict each other, is a doubt: guessing could let an operation run twice.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,10 @@ from gateway.core.reconcile.found import document_of, meets
 from gateway.core.reconcile.policy import AnswerPlan
 
 RETENTION = b"idempotency-retention"
-"""The field of `retention_of`, in lower case. It is between the upstream and us: on a route that trusts it the client does not get it."""
+"""The field of `retention_of`, in lower case. On a route that trusts it, the client does not get the field."""
 
 LONGEST_READ = 1024 * 1024
-"""Of a longer body nothing is read, in bytes: it meets no condition."""
+"""Bytes. The gateway does not read a longer body, which then meets no condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Signal:
 
 
 def removed(hints: Sequence[Hint]) -> frozenset[bytes]:
-    """The lower-case names of fields that the client does not get: from no response, whether the hint applies or not, since it must not
-    come to rely on them.
+    """The lower-case names of fields that the client does not get: from no response, whether the hint applies or not,
+    since it must not come to rely on them.
     """
     return frozenset([wire_name(hint.header) for hint in hints if hint.remove and hint.header is not None])
 
@@ -44,8 +45,8 @@ def reads_body(status: int, hints: Sequence[Hint]) -> bool:
 def signal_of(status: int, headers: Headers, hints: Sequence[Hint], body: bytes | None = None) -> Signal | None:
     """What the first hint that applies makes of a response. None: no hint applies, the route's lists decide.
 
-    `body` is None where it was not kept, or is longer than `LONGEST_READ`. What is no JSON meets no condition, nor does what has a content
-    coding.
+    `body` is None where it was not kept, or is longer than `LONGEST_READ`. What is no JSON meets no condition, nor does
+    what has a content coding.
     """
     if not hints:
         return None
@@ -77,10 +78,12 @@ _OUTCOMES = {outcome.value.encode(): outcome for outcome in HintedOutcome}
 
 
 def retention_of(headers: Headers, default: float) -> float | None:
-    """How many seconds an answer is kept by the word of the upstream: `Idempotency-Retention: <whole seconds>`, at most `MAX_RETENTION`.
+    """How many seconds an answer is kept by the word of the upstream: `Idempotency-Retention: <whole seconds>`, at most
+    `MAX_RETENTION`.
 
-    None for `no-store`, and for 0, which means the same: the *answer* is not kept. Its record is, for `default`, or the operation
-    could run again. Without the field, or if it cannot be read, `default`. Of several lines the shortest counts.
+    None for `no-store`, and for 0, which means the same: the *answer* is not kept. Its record is, for `default`, or the
+    operation could run again. Without the field, or if it cannot be read, `default`. Of several lines the shortest
+    counts.
     """
     said = [_seconds(value.strip(b" \t").lower()) for value in Fields(headers).values(RETENTION)]
     readable = [seconds for seconds in said if seconds is not None]

@@ -1,6 +1,6 @@
-"""Where a key stands in a request that goes on: put into a field, a query or a body, and taken out again.
+"""Puts a key into a field, a query or a body of a forwarded request, and takes it out again.
 
-The request is one as `gateway.core.headers.to_upstream` made it. All that is not the key stays as it is, byte for byte.
+`gateway.core.headers.to_upstream` has made the request. All that is not the key stays as it is, byte for byte.
 """
 
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ _DIGESTS = frozenset({b"content-digest", b"repr-digest", b"digest", b"content-md
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a request in which a key can stand. `target` is in origin-form. `body` None: it is not in memory, and stays as it is.
-    `text` is what is known of that body as JSON already.
+    """The parts of a request in which a key can stand. `target` is in origin-form. `body` None: the body is not in
+    memory, and stays as it is. `text` is that body as JSON, if a caller has read it already.
     """
 
     headers: Headers
@@ -31,12 +31,12 @@ class Parts:
 
 
 def carry(parts: Parts, policy: Policy, key: str, derived: str) -> Parts | None:
-    """The request with the key as `forward_key` and `forward_key_in` say. `derived` is the text of `gateway.core.scope.derived_key`,
-    asked for under `forward_key: derived` alone.
+    """The request with the key as `forward_key` and `forward_key_in` say. `derived` is the text of
+    `gateway.core.scope.derived_key`, asked for under `forward_key: derived` alone.
 
-    A key that moves to another place, or is kept back, leaves the field or the query that it came in. It never leaves a body, which is
-    changed for nothing but an upstream that wants its key there. None if the body cannot take the key: to be refused, before the
-    record is reserved.
+    A key that moves to another place, or that the route keeps back, leaves the field or the query that it came in. It
+    never leaves a body: a body changes only for an upstream that wants its key there. None if the body cannot take the
+    key; the gateway then refuses the request before it reserves a record.
     """
     came, goes = policy.key.place, policy.key_goes_to
     match policy.forward_key:
@@ -69,7 +69,8 @@ def _same(one: KeyPlace, other: KeyPlace) -> bool:
 
 
 def put(place: KeyPlace, key: str, parts: Parts) -> Parts | None:
-    """The request with this key in this place, once, whatever stood there before. None if the body cannot take it (`JsonText`).
+    """The request with this key in this place, once, whatever stood there before. None if the body cannot take it
+    (`JsonText`).
 
     Fields with a digest of a body that was changed are left out.
     """
@@ -108,7 +109,9 @@ def take(place: KeyPlace, parts: Parts) -> Parts:
 
 
 def in_headers(headers: Headers, names: tuple[str, ...], value: bytes) -> Headers:
-    """The field lines with one of these names: in the place of the first one there was, else at the end, under the first name."""
+    """The field lines with one of these names: in the place of the first one there was, else at the end, under the
+    first name.
+    """
     spelled = {_folded_name(name): name.encode() for name in reversed(names)}
     result: list[tuple[bytes, bytes]] = []
     there = False
@@ -138,7 +141,9 @@ def _folded(name: bytes) -> bytes:
 
 
 def in_target(target: bytes, name: str, key: str) -> bytes:
-    """The target with one parameter of this name: the first one there was gets the new value, others go; else it is added at the end."""
+    """The target with one parameter of this name: the first one there was gets the new value, others go; else it is
+    added at the end.
+    """
     path, _, query = target.partition(b"?")
     return path + b"?" + _in_pairs(query, name, key)
 

@@ -1,10 +1,10 @@
-"""What in a request could make another one of it, behind the gateway's back, for the upstreams of guarded routes.
+"""Fields and parameters by which an upstream of guarded routes could read another request than the gateway judged.
 
 * Fields by which servers and frameworks take another path than the request line's (gunicorn's `SCRIPT_NAME`, IIS'
   `X-Original-URL`).
 * Fields and parameters by which frameworks take another method (`X-HTTP-Method-Override`, `_method`).
 * Doubles: CGI and WSGI make `HTTP_X_ACCOUNT_ID` of `X_Account_Id` as of `X-Account-Id`, and some servers of
-  `X.Account.Id` too. Of a field that we judge by, or write, an upstream must not read another spelling.
+  `X.Account.Id` too. An upstream must not read another spelling of a field that the gateway judges by, or writes.
 """
 
 import re
@@ -62,7 +62,9 @@ def fold(name: bytes) -> bytes:
 
 
 class Cleaned(NamedTuple):
-    """Fields without what an upstream could be misled by, and the folded names of the doubles that were among them."""
+    """The fields that go on, without those that could mislead an upstream, and the folded names of the doubles among
+    the others.
+    """
 
     fields: Fields
     doubles: frozenset[bytes]

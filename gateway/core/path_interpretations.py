@@ -1,12 +1,12 @@
 """Every way in which an upstream might read a path, one part of the path after the other.
 
-Servers and frameworks differ: in how often they decode, in whether they split at slashes before or after, in what ends a path, in
-what `;`, a backslash, trailing dots, blanks, letter case, a format's suffix and a script's name mean to them. A guard that knows one
-reading can be walked around by all the others, so a target is judged under all of them. Segments are given *loosely* (`loosen`): case
-folded, without parameters and trailing dots.
+Servers and frameworks differ: in how often they decode, in whether they split at slashes before or after, in what ends
+a path, in what `;`, a backslash, trailing dots, blanks, letter case, a format's suffix and a script's name mean to
+them. Every reading that a guard does not know is a way around it, so the gateway judges a target under all of them.
+Segments are given *loosely* (`loosen`): case folded, without parameters and trailing dots.
 
-A path of n doubtful parts has up to 2^n readings, so they are never listed: `parts` gives the alternatives of each part, and
-`gateway.core.route_index` walks all patterns through them at once. Both cost time that is linear in the path.
+A path of n doubtful parts has up to 2^n readings, so they are never listed: `parts` gives the alternatives of each
+part, and `gateway.core.route_index` walks all patterns through them at once. Both cost time that is linear in the path.
 """
 
 import re
@@ -17,13 +17,19 @@ Reading: TypeAlias = tuple[str, ...]
 """Loosened segments: of a path, or of a part of one. The empty tuple is the root."""
 
 DECODE_ROUNDS = 3
-"""How often escapes are decoded: some servers and frameworks decode twice. What is still encoded after that is too ambiguous."""
+"""How often escapes are decoded: some servers and frameworks decode twice. What is still encoded after that is too
+ambiguous.
+"""
 
 MAX_SPECIALS = 32
-"""How many characters that upstreams differ about (all of `_SPECIAL` but plain slashes) a path may hold; it bounds what one path costs."""
+"""How many characters that upstreams differ about (all of `_SPECIAL` but plain slashes) a path may hold; it bounds what
+one path costs.
+"""
 
 PLAIN = rb"[A-Za-z0-9_~!$&'()*+,=:@-](?:[A-Za-z0-9._~!$&'()*+,=:@-]*[A-Za-z0-9_~!$&'()*+,=:@-])?"
-"""A regular expression for segments that all upstreams read alike, but for letter case, a format's suffix and a script's name."""
+"""A regular expression for segments that all upstreams read alike, but for letter case, a format's suffix and a
+script's name.
+"""
 
 _PLAIN = re.compile(PLAIN)
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -42,8 +48,8 @@ _BLANK = " \t\n\r\v\f\0"
 class Option(NamedTuple):
     """One reading of a part of a path: `segments`, after which the path may end whatever stands behind (`ends`).
 
-    `anew`: they begin a path of their own, and what was before them is not of it. `assumed`: this is how a framework reads what all
-    others take as it stands, so that it does not count against a route that spells the last segment out.
+    `anew`: they begin a path of their own, and what was before them is not of it. `assumed`: this is how a framework
+    reads what all others take as it stands, so that it does not count against a route that spells the last segment out.
     """
 
     segments: Reading
@@ -63,10 +69,11 @@ def loosen(segment: str) -> str:
 
 
 def parts(path: bytes) -> list[tuple[Option, ...]] | None:
-    """The readings of what stands between the slashes of an absolute path, part by part; a reading of the path takes one of each.
+    """The readings of what stands between the slashes of an absolute path, part by part; a reading of the path takes
+    one of each.
 
-    None if it is too ambiguous: dot segments, whose meaning depends on when they are resolved, more than `DECODE_ROUNDS` layers of
-    escapes, escapes of no standard, or more than `MAX_SPECIALS` doubtful characters.
+    None if it is too ambiguous: dot segments, whose meaning depends on when they are resolved, more than
+    `DECODE_ROUNDS` layers of escapes, escapes of no standard, or more than `MAX_SPECIALS` doubtful characters.
     """
     decoded = _decode_fully(path)
     if (
@@ -87,7 +94,9 @@ def parts(path: bytes) -> list[tuple[Option, ...]] | None:
 
 
 def names_host(path: bytes) -> bool:
-    """Whether the first segment may be read as a host: to a URL parser, `//host/path` is a host and a path. Then nothing of it counts."""
+    """Whether the first segment may be read as a host: to a URL parser, `//host/path` is a host and a path. Then
+    nothing of it counts.
+    """
     first = _SEPARATOR.split(_decode_fully(path)[1:], maxsplit=1)[0]
     return not _core(first.decode("utf-8", "surrogateescape"))
 
@@ -116,8 +125,8 @@ def _options(raw: bytes) -> Iterable[Option] | None:
 
 
 def _assume(options: Iterable[Option], *, last: bool) -> list[Option]:
-    """The options, and what frameworks make of them: `pay.json` is `pay` in the format JSON (Rails), and what follows `index.php` is the
-    path that the script is asked for (PATH_INFO, RFC 3875 section 4.1.5), wherever the script lies.
+    """The options, and what frameworks make of them: `pay.json` is `pay` in the format JSON (Rails), and what follows
+    `index.php` is the path that the script is asked for (PATH_INFO, RFC 3875 section 4.1.5), wherever the script lies.
     """
     result = list(options)
     for segments, ends, _, _ in options:
@@ -131,7 +140,9 @@ def _assume(options: Iterable[Option], *, last: bool) -> list[Option]:
 
 
 def _stems(segment: str) -> set[str]:
-    """A segment less its last suffix, the last two, the last three, or all that has a dot: Sinatra's formats hold dots."""
+    """A segment less its last suffix, the last two, the last three, or all that has a dot: Sinatra's formats
+    hold dots.
+    """
     pieces = segment.split(".")
     return {stem for stem in (".".join(pieces[:count]) for count in (1, -3, -2, -1)) if stem} - {segment}
 

@@ -1,9 +1,9 @@
 """Path patterns compiled together, so that one walk along a path tells which of them it belongs to.
 
-A walk's state is how many segments it has passed and which patterns are still possible, as bits in file order. Its cost is linear in the
-number of segments and, but for the width of an integer, does not depend on how many patterns there are. All readings of a path are
-walked at once: readings that agree on what they may still become are one state, so that the many readings of a doubtful path cost no
-more than its length.
+The state of a walk is the number of segments passed and the set of patterns still possible, as bits in file order. A
+walk's cost is linear in the number of segments, and grows with the number of patterns only by the width of an integer.
+One walk goes through all readings of a path: readings that can still reach the same patterns are one state, so that the
+many readings of a doubtful path cost no more than its length.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +57,9 @@ class State(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What one more segment leaves of the patterns: those that spell it, that have a parameter there, that take any rest."""
+    """What one more segment leaves of the patterns: those that spell it, that have a parameter there, that take any
+    rest.
+    """
 
     literals: dict[str, Bits]
     parameters: Bits
@@ -95,8 +97,8 @@ class RouteIndex:
     def find_all(self, parts: Iterable[tuple[Option, ...]], *, host_first: bool, assume: bool) -> set[Bits] | None:
         """To which patterns the path belongs, for each of its readings; None beyond `MAX_STATES`.
 
-        `parts` are those of `gateway.core.path_interpretations`. `host_first`: the first segment may be none of the path. Without
-        `assume` the options of that name do not count.
+        `parts` are those of `gateway.core.path_interpretations`. `host_first`: the first segment may be none of the
+        path. Without `assume` the options of that name do not count.
         """
         going, over = {(self.start, False)} | ({(self.start, True)} if host_first else set()), set[State]()
         for options in parts:
@@ -125,7 +127,9 @@ class RouteIndex:
         return found
 
     def _closed(self, state: State) -> Iterator[Bits]:
-        """A path that ends here, without and with the closing slash that only some upstreams see. The root is nothing but a slash."""
+        """A path that ends here, without and with the closing slash that only some upstreams see. The root is nothing
+        but a slash.
+        """
         if state.depth:
             yield self.over(state)
         yield self.over(self.walk(state, ("",)))

@@ -1,12 +1,13 @@
 """Which route a request target belongs to.
 
-The *raw* path is what is forwarded, byte for byte (RFC 9110 section 7.7: a proxy must not change it). The *normal* path is the usual
-reading an upstream makes of it: escapes decoded, dot segments resolved, doubled and trailing slashes and `;parameters` dropped. It decides
-among unguarded routes. A request of which *any* reading (`gateway.core.path_interpretations`) belongs to a guarded route that its raw path
-misses is refused: passing it on would let some spelling walk around the guard.
+The gateway forwards the *raw* path, byte for byte (RFC 9110 section 7.7: a proxy must not change it). The *normal* path
+is how an upstream usually reads it: escapes decoded, dot segments resolved, doubled and trailing slashes and
+`;parameters` dropped. It decides among unguarded routes. If *any* reading (`gateway.core.path_interpretations`) belongs
+to a guarded route that the raw path misses, the gateway refuses the request: otherwise some spelling would walk around
+the guard.
 
-One closing slash is no other path: `/v1/pay` and `/v1/pay/` are two spellings that frameworks redirect to each other or take for one, so
-the guard of either is that of both.
+`/v1/pay` and `/v1/pay/` are two spellings of one path, which frameworks redirect to each other or take for one: a guard
+of either guards both.
 """
 
 import re
@@ -21,10 +22,10 @@ from gateway.core.route_hosts import HostIndex
 from gateway.core.route_index import Bits, Pattern, RouteIndex
 
 CACHED_TARGETS, CACHED_TARGET = 2048, 256
-"""How many matches are remembered, and for targets of how many bytes at most."""
+"""How many matches the table remembers, and for targets of how many bytes at most."""
 
 MAX_SEGMENTS = 512
-"""A path of more segments is no target that is taken: it bounds what a path costs before anything is known of it."""
+"""The gateway refuses a path of more segments: that bounds what a path costs before anything is known of it."""
 
 _PLAIN = re.compile(rb"(?:/%b)+/?|/" % PLAIN)
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
@@ -35,7 +36,9 @@ _FOREIGN = re.compile(r":([A-Za-z_]\w*)\??|<(?:\w+:)?(\w+)>|\{(\w+):[^}]*\}|\[(?
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read `/literal/{parameter}/**`; a closing slash changes nothing. Raises ValueError with a sentence that says what to change."""
+    """Read `/literal/{parameter}/**`; a closing slash changes nothing. Raises ValueError with a sentence that says what
+    to change.
+    """
     if not text.startswith("/"):
         raise ValueError(f"a path starts with a slash: /{text}")
     pieces = text[1:].split("/")
@@ -65,7 +68,7 @@ def _parse_segment(part: str) -> str | None:
 
 
 def path_segments(path: str) -> tuple[str, ...]:
-    """A path as patterns match it: split at its slashes, without a closing one. The root is one empty segment."""
+    """A path as patterns match it: split at its slashes, without a closing slash. The root is one empty segment."""
     segments = path[1:].split("/")
     return tuple(segments[:-1] if len(segments) > 1 and segments[-1] == "" else segments)
 
@@ -84,7 +87,7 @@ class NoRoute:
 
 @dataclass(frozen=True, slots=True)
 class RefusedTarget:
-    """Passing this target on could walk around the guard of `route`; or it is no target that a proxy may take (`route` None)."""
+    """A target that could walk around the guard of `route`, or that a proxy may not take at all (`route` None)."""
 
     route: Route | None
 
@@ -93,10 +96,11 @@ Match: TypeAlias = Matched | NoRoute | RefusedTarget
 
 
 def split_target(target: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split a request target (RFC 9112 section 3.2) into path, query and the origin-form to forward. The query is without its `?`.
+    """Split a request target (RFC 9112 section 3.2) into path, query and the origin-form to forward. The query is
+    without its `?`.
 
-    An absolute-form target loses scheme and authority, since the upstream comes from the route map alone. A `#` is no delimiter here:
-    no client may send a fragment, and `RouteTable.match` refuses it.
+    An absolute-form target loses scheme and authority, since the upstream comes from the route map alone. A `#` is no
+    delimiter here: no client may send a fragment, and `RouteTable.match` refuses it.
     """
     origin = target
     if not target.startswith(b"/"):
@@ -144,8 +148,8 @@ class RouteTable:
     def match(self, method: str, target: bytes, host: bytes = b"") -> Match:
         """Find the route of a request. Pure; linear in the target, but for short ones that came before.
 
-        `host` is the effective one (`gateway.core.host`); it need not be known unless `by_host`. Routes for other hosts, guarded or not, do
-        not exist for the request.
+        `host` is the effective one (`gateway.core.host`); it need not be known unless `by_host`. Routes for other
+        hosts, guarded or not, do not exist for the request.
         """
         here = self._hosts.find(host)
         if here is None:
@@ -153,7 +157,9 @@ class RouteTable:
         return self._match(method, target, here) if len(target) > CACHED_TARGET else self._cached(method, target, here)
 
     def under(self, target: bytes, host: bytes = b"", methods: Iterable[str] | None = None) -> list[Match]:
-        """What the target is under these methods, or (None) under any: each method that the route map names, and all others as one."""
+        """The match of the target under these methods, or (None) under each method that the route map names and one
+        that stands for all others.
+        """
         known = self._of_method.keys()
         names = known | {""} if methods is None else {method if method in known else "" for method in methods}
         return [self.match(method, target, host) for method in sorted(names)]
@@ -178,7 +184,9 @@ class RouteTable:
         return NoRoute() if found is None else Matched(self.routes[found])
 
     def _find(self, index: RouteIndex, taking: Bits, path: str) -> int | None:
-        """The route whose pattern the path is as it stands. With a closing slash it has two spellings; a guard of either counts."""
+        """The route whose pattern the path matches as it stands. A path with a closing slash has two spellings; a guard
+        of either counts.
+        """
         without = _first(index.find(path_segments(path)) & taking)
         if len(path) == 1 or not path.endswith("/") or (without is not None and self._is_guarded(without)):
             return without

@@ -1,15 +1,19 @@
-"""Keys that look as if they would not do their work: guessable, or personal data. Never refused, only counted and logged by digest.
+"""Keys that look as if they would not do their work: guessable, or personal data. Never refused, only counted and
+logged by digest.
 
-A guessable key may be another operation's key tomorrow, and lets others in a scope probe for it. A personal one ends up in logs and tables
-of everybody on the way. These are heuristics: they know common shapes and say nothing about the rest. They take no UUID, ULID, NanoID,
-KSUID, hex digest or base64 of random bytes for anything (but one in a million), as long as it has 20 characters.
+A guessable key may be another operation's key tomorrow, and lets others in a scope probe for it. A personal key ends up
+in the logs and tables of every hop. These are heuristics: they know common shapes and say nothing about the rest. They
+take no UUID, ULID, NanoID, KSUID, hex digest or base64 of random bytes for anything (but one in a million), as long as
+it has 20 characters.
 """
 
 import enum
 import re
 
 SHORT = 16
-"""Keys with fewer characters are short. 16 hex digits, 64 random bits, are not, unless none of them happens to be a letter."""
+"""Keys with fewer characters are short. 16 hex digits, 64 random bits, are not, unless none of them happens to be a
+letter.
+"""
 
 FEW = 4
 """A key made of so few different characters is repetitive, as is the nil UUID."""
@@ -35,7 +39,9 @@ class Notice(enum.StrEnum):
 
 
 def notice(key: str) -> Notice | None:
-    """What is to be said about a key, the worst first: personal data, what can be counted, what can be guessed. Pure and cheap."""
+    """What is to be said about a key, the worst first: personal data, what can be counted, what can be guessed. Pure
+    and cheap.
+    """
     if "@" in key and _EMAIL.search(key):
         return Notice.EMAIL
     if any(_is_card(found[0]) for found in _CARD.finditer(key)):
@@ -50,7 +56,9 @@ def notice(key: str) -> Notice | None:
 
 
 def _is_counter(key: str) -> bool:
-    """Bare digits, dates and times; or words and then digits, set off from them unless the key is short: `order-1001`, `txn42`."""
+    """Bare digits, dates and times; or words and then digits, set off from them unless the key is short: `order-1001`,
+    `txn42`.
+    """
     if _COUNTER.fullmatch(key):
         return sum(map(str.isdigit, key)) <= _COUNTER_DIGITS
     counted = _COUNTED.fullmatch(key)

@@ -1,6 +1,6 @@
 """What a look or an event found, and what the route's rules make of it.
 
-Never a guess: what no rule knows, what is no JSON, an answer that cannot be built as the rule says, all are *not yet
+No guesses: an answer that no rule takes, that is no JSON, or from which the rule's answer cannot be built, is *not yet
 known*.
 """
 
@@ -68,7 +68,8 @@ class Judged:
     did.
 
     `why` is a short text for people, without values of the request or of what was found. `bare` is there where the rule
-    says executed, but its answer cannot be built: it is that answer's status alone, for who gets no other word.
+    says executed, but its answer cannot be built. It is that answer's status alone, for webhooks, which get no second
+    look.
     """
 
     verdict: Verdict
@@ -130,9 +131,9 @@ def meets(when: Sequence[Condition], document: Json, names: Names | None = None)
 
 
 def _meets(condition: Condition, document: Json, names: Names | None) -> bool:
-    """What is no JSON meets nothing, `missing` neither: an error page says nothing about a payment. Nor does JSON
-    without the object or list that the pointer looks into. null neither exists nor is missing: `"order": null` is no
-    word of an order, and no proof that there is none.
+    """A body that is no JSON meets no condition, not even `missing`: an error page says nothing about a payment. Nor
+    does JSON without the object or list that the pointer looks into. null neither exists nor is missing:
+    `"order": null` does not show an order, and does not prove that there is none.
     """
     if document is NOTHING:
         return False

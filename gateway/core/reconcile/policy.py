@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 OWN_PRINCIPAL = "@principal"
-"""The captured name of who asked, where the route's templates or rules name `{principal}`. No configured name can be
+"""The captured name of the caller, where the route's templates or rules name `{principal}`. No configured name can be
 this one.
 """
 
@@ -106,7 +106,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Make sure that it never happens. It acts: a new owner token is taken first."""
+    """Make sure that it never happens. This probe acts, so the look takes a new owner token first."""
 
     request: RequestTemplate
     rules: tuple[Rule, ...]
@@ -115,8 +115,8 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """The upstream deduplicates by key: the stored original request is sent again, and its answer is the operation's.
-    It acts.
+    """Send the stored original request again to an upstream that deduplicates by key; its answer is the operation's.
+    This probe acts.
     """
 
 
@@ -201,7 +201,7 @@ Signature: TypeAlias = StripeSignature | StandardSignature | PlainSignature
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where a provider tells what became of operations, and how its events are read.
+    """Where a provider reports the outcome of operations, and how the gateway reads its events.
 
     `event_id` is a JSON pointer into the event, or `header:<name>`. The record is found by the text that `find` (a JSON
     pointer into the event) gives, among the route's records, as the captured value called `by` (`OWN_KEY`: the key as
