@@ -1,4 +1,6 @@
-"""What `mode: observe` has seen: per route, what enforcing would have prevented, and whom it would have refused. Read from the metrics."""
+"""What `mode: observe` has seen: by route, what enforcing would have prevented, and which requests it would have
+refused. Read from the metrics.
+"""
 
 import http.client
 import socket
@@ -27,7 +29,7 @@ REFUSED: Mapping[str, frozenset[Label]] = {
     "no principal": frozenset({Label.PRINCIPAL_MISSING}),
     "too large": frozenset({Label.BODY_TOO_LARGE}),
 }
-"""Whom enforcing would have refused, since their requests are not what the route asks for."""
+"""Requests that enforcing would have refused, since they are not what the route asks for."""
 
 TIMEOUT = 10.0
 _UNDECIDED = "undecided"

@@ -1,7 +1,6 @@
-"""Asking the upstream: one request, at most once, and what its answer says of the operation.
+"""Asks the upstream: sends one request, at most once, and reads from its answer what became of the operation.
 
-Nothing here changes a record. Whatever goes wrong on the way, a byte too much in an answer among it, is *not yet
-known*.
+Nothing here changes a record. Every failure on the way, even a byte too much in an answer, is *not yet known*.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from gateway.ports.reconciliation import Detail, Doubtful, Sealer, Unsealable
 from gateway.runtime.sealing import PackedRequest, unpack_request
 
 LARGEST_ANSWER = 1024 * 1024
-"""What a lookup may answer, in bytes."""
+"""Bytes of a lookup's answer, at most."""
 
 LONGEST_LINE = 1024
 """What is kept of a request line for people."""
@@ -38,9 +37,9 @@ class Finding:
     """What one look found out. `answer` is there exactly for EXECUTED, kept for `retention` seconds if the upstream
     said so.
 
-    `answered`: whether the upstream gave a whole answer; None: it was not asked. `ended`: nothing that this look did is
-    under way any more: it was not sent, or the upstream itself has answered it. `hopeless`: no later look can find
-    more, since what it needs was never kept.
+    `answered`: the upstream gave a whole answer; None: no probe was sent. `ended`: nothing that this look did is under
+    way any more: it sent nothing, or the upstream itself has answered. `hopeless`: no later look can find more, since
+    the record lacks what it needs.
     """
 
     source: str
@@ -83,9 +82,9 @@ async def ask(doubt: Doubtful, policy: Policy, way: Way | None, sealer: Sealer |
 
 
 def names_of(doubt: Doubtful, policy: Policy) -> Names:
-    """What placeholders stand for. A record from before its route captured anything has the client's key, if that is
-    what the upstream saw; else none (which no request can be made with): a key that the upstream never saw is found
-    nowhere, and proves nothing.
+    """The values of placeholders. A record from before its route captured values has the client's key, if the upstream
+    saw that; else no key, and then no request can be made: a lookup for a key that the upstream never saw finds
+    nothing, and proves nothing.
     """
     captured = {name: value for name, value in doubt.captured.items() if name != OWN_KEY}
     seen = doubt.fence.key.key if policy.forward_key is ForwardKey.AS_RECEIVED else ""
@@ -153,7 +152,7 @@ async def _resend(doubt: Doubtful, policy: Policy, way: Way, sealer: Sealer | No
 
 
 def _settled(doubt: Doubtful, policy: Policy, way: Way, whole: "_Whole", line: Detail) -> Finding:
-    """The answer is the operation's, unless it is one that leaves a repetition in doubt."""
+    """The answer is the operation's, unless it leaves a repetition in doubt."""
     response = whole.response
     readable = whole.body is not None and len(whole.body) <= LONGEST_READ
     found = Found(response.status, response.headers, whole.body or b"")

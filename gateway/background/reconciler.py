@@ -39,7 +39,7 @@ MARGIN = 20.0
 LEAVE = 2.0
 """The process tries nothing more in the last so many seconds of a hold."""
 
-NOBODY = ""
+NO_UPSTREAM = ""
 """Stands for an upstream's name where looks ask no upstream."""
 
 ORPHANED = 86400.0
@@ -172,7 +172,7 @@ class Reconciler:
             if policy is None:
                 continue
             name = _upstream_of(route, policy)
-            known = name == NOBODY or name in upstreams
+            known = name == NO_UPSTREAM or name in upstreams
             if known and self._rested.get(name, now) <= now and self._free(name, policy.reconcile.pace) > 0:
                 wanted.append((route, policy))
         return wanted
@@ -183,7 +183,7 @@ class Reconciler:
         """
         name, reconcile, tools = _upstream_of(route, policy), policy.reconcile, self._tools
         upstream, free = self._upstreams().get(name), self._free(name, reconcile.pace)
-        if free <= 0 or (upstream is None and name != NOBODY):
+        if free <= 0 or (upstream is None and name != NO_UPSTREAM):
             return free <= 0
         hold, started = reconcile.pace.timeout + MARGIN, tools.clock.boottime()
         owners = [tools.randomness.token() for _ in range(free)] if reconcile.acts else []
@@ -236,11 +236,11 @@ class Reconciler:
 
 
 def _upstream_of(route: Route, policy: Policy) -> str:
-    """The name of the upstream that the route's probe asks; `NOBODY` for none."""
+    """The name of the upstream that the route's probe asks; `NO_UPSTREAM` for none."""
     match policy.reconcile.probe:
         case Lookup(upstream=other) | Cancel(upstream=other):
             return other or route.upstream
         case Resend():
             return route.upstream
         case Manual():
-            return NOBODY
+            return NO_UPSTREAM

@@ -32,7 +32,7 @@ Keys = Sequence[VerificationKey] | RemoteKeys
 class TokenSources:
     """All `jwt` sources of a route map, and the keys that they share. Raises PrincipalError if one cannot work.
 
-    `now` is the wall clock, in seconds since the epoch. `tls` is for the addresses of keys. `before` is the one of the
+    `now` is the wall clock, in seconds since the epoch. `tls` is for the addresses of keys. `before` is that of the
     last route map, whose keys stay in use for the same addresses.
     """
 

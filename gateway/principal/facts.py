@@ -1,4 +1,4 @@
-"""What a request tells of its caller, and what becomes of it: parts of a principal, or a refusal."""
+"""The facts in a request about its caller, and the results: parts of a principal, or a refusal."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias

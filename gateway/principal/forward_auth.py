@@ -1,8 +1,9 @@
-"""Asking an auth service who the caller is, as nginx's auth_request and Traefik's ForwardAuth do.
+"""Asks an auth service who the caller is, as nginx's auth_request and Traefik's ForwardAuth do.
 
-The service is sent a GET with the fields that the route names, and in `X-Forwarded-*` what is being asked for. It says yes by any 2xx
-and names the caller in one field of its answer. A yes is remembered for a short time, under a digest of everything that was sent;
-whatever is not a yes is never remembered. Requests that would ask the same thing at the same time share the answer.
+The gateway sends the service a GET with the fields that the route names, and the client's request line in
+`X-Forwarded-*`. The service says yes by any 2xx and names the caller in one field of its answer. The gateway remembers
+a yes for a short time, under a digest of everything that it sent, and never any other answer. Requests that ask the
+same question at the same time share the answer.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ PATIENCE = 5.0
 """Seconds that one question may take, whatever the upstream's own limits are."""
 MAX_REMEMBERED = 4096
 MAX_ASKING = 256
-"""Questions that may be under way at a time; who comes on top is not identified."""
+"""Questions under way at a time, at most; further callers are not identified."""
 MAX_VALUE = 4096
 """Bytes of the field that names the caller. A longer one is none."""
 MAX_CHALLENGES = 4
@@ -57,7 +58,7 @@ class ForwardAuth:
         self._closed = False
 
     async def identify(self, facts: Facts) -> Found:
-        """Who the service says it is. A request without any of the fields is not worth a question."""
+        """The caller that the service names. A request without any of the fields needs no question."""
         question = self._question(facts)
         if isinstance(question, Unidentified):
             return question
@@ -73,7 +74,7 @@ class ForwardAuth:
         return verdict if isinstance(verdict, Unidentified) else forward_auth_part(self._source, verdict)
 
     async def close(self) -> None:
-        """Ask no more. Who waits for an answer gets none."""
+        """Ask no more. Requests that wait for an answer get none."""
         self._closed = True
         tasks = list(self._asking.values())
         for task in tasks:
@@ -99,7 +100,9 @@ class ForwardAuth:
         return UpstreamRequest(b"GET", self._source.path.encode(), ((b"Host", facts.host), *credentials, *asked), b"")
 
     def _digest(self, question: UpstreamRequest) -> bytes:
-        """All that the answer can depend on. The seed is of this process, so that the digest is worth nothing anywhere else."""
+        """All that the answer can depend on. The seed is of this process, so that the digest is worth nothing anywhere
+        else.
+        """
         flat = [text for field in question.headers for text in field]
         return hashlib.blake2b(length_prefixed(flat), key=self._seed, digest_size=32).digest()
 
@@ -112,7 +115,7 @@ class ForwardAuth:
         return task
 
     async def _judge(self, question: UpstreamRequest, digest: bytes) -> Verdict:
-        """Ask, and remember a yes. It holds from before it was asked for."""
+        """Ask, and remember a yes, from the instant before the question."""
         started = self._clock.boottime()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -130,7 +133,9 @@ class ForwardAuth:
         return named[0]
 
     async def _exchange(self, question: UpstreamRequest) -> tuple[int, Headers]:
-        """Status and fields of a whole answer. A kept connection that the service has just closed is no answer: asked once more."""
+        """Status and fields of a whole answer. A kept connection that the service has just closed is no answer: asked
+        once more.
+        """
         for again in (False, True):
             try:
                 response = await self._upstream.send(question, lambda: True)

@@ -1,4 +1,4 @@
-"""Who asks, by the sources that a route names: all of them, or the first that is there."""
+"""Identifies the caller by the sources that a route names: all of them, or the first that is there."""
 
 import asyncio
 import ssl
@@ -35,12 +35,13 @@ def needs_waiting(policy: Policy) -> bool:
 
 
 class Identifier:
-    """The callers of one route map, with all that was learned of them. Raises PrincipalError if a source cannot work.
+    """Identifies the callers of one route map, and keeps what it learned. Raises PrincipalError if a source cannot
+    work.
 
-    `upstreams` must have the auth services of all policies, and stays theirs who made it. `now` is the wall clock, in
-    seconds since the epoch; `tls` is how addresses of keys are reached, by default as the system trusts. `before` is
-    the identifier of the last route map: its keys go on to be used for the same addresses. Close that one once no
-    request is left in it.
+    `upstreams` must have the auth services of all policies; the caller closes it. `now` is the wall clock, in seconds
+    since the epoch; `tls` says how to reach addresses of keys, by default as the system trusts. `before` is the
+    identifier of the last route map, whose keys stay in use for the same addresses. Close `before` once it holds no
+    request.
     """
 
     def __init__(
@@ -78,8 +79,8 @@ class Identifier:
         return _combine(found, policy.combine)
 
     async def identify(self, facts: Facts, policy: Policy) -> Sequence[Part] | Unidentified:
-        """The same for any policy. Waits for others within fixed bounds; a cancelled call disturbs nobody who waits for
-        the same.
+        """The same for any policy. Waits for other servers within fixed bounds; a cancelled call does not disturb
+        others that wait for the same answer.
         """
         found: list[Found] = []
         for source in policy.principal:

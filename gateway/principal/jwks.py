@@ -1,5 +1,5 @@
-"""The keys behind an address: asked for when needed, kept while it does not answer, never for longer than the route
-says.
+"""The keys behind an address: fetched when needed, kept while the address does not answer, never for longer than the
+route says.
 
     age of the keys     what a request does
     up to `refresh`     uses them
@@ -7,8 +7,8 @@ says.
                         for long (`refresh` twice over) and the address answered the last time
     beyond              waits for the answer; without one, it identifies no caller
 
-All requests share one question at a time. After a failure the next question waits for `RETRY` seconds, and tokens of
-unknown keys, which anybody can make up, are worth one in `SEARCH` seconds.
+All requests share one question at a time. After a failure the next question waits for `RETRY` seconds. Tokens of
+unknown keys, which any client can make up, cause one question in `SEARCH` seconds.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class RemoteKeys:
         return None if self._failed else self._keys
 
     async def close(self) -> None:
-        """Ask no more. Who waits for an answer gets none."""
+        """Ask no more. Requests that wait for an answer get none."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()

@@ -1,7 +1,7 @@
-"""What a source's word is called in a scope, and what a scope is claimed to mean. The two go by the same facts.
+"""The name of a source's value in a scope, and the text that says what a scope means. Both use the same facts.
 
-Where a token is found, by which keys and algorithms it is verified, and which fields an auth service is sent are left
-out of both: they may change while the caller stays who it is.
+Both leave out where a token is found, by which keys and algorithms it is verified, and which fields the gateway sends
+to an auth service: these may change while the caller stays the same.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Who asks, as one text, for who finds out later what became of a request: kept with the record where the route names `{principal}`."""
+"""The caller as one text, which the record keeps where the route names `{principal}`: probes and webhooks compare by
+it.
+"""
 
 from collections.abc import Sequence
 
@@ -9,7 +11,9 @@ from gateway.principal.facts import Part
 
 
 def told_by_fields(fields: Fields, policy: Policy) -> str | None:
-    """The value of the one field that tells, as the scope has it; None if it cannot be kept: nothing is ever found to be that caller's."""
+    """The value of the one field that names the caller, as in the scope; None if a record cannot keep it: then no
+    operation is ever found to be that caller's.
+    """
     if len(policy.principal) != 1 or not isinstance(policy.principal[0], HeaderPrincipal):
         return None
     value = fields.first(wire_name(policy.principal[0].name))
@@ -17,7 +21,7 @@ def told_by_fields(fields: Fields, policy: Policy) -> str | None:
 
 
 def told_value(parts: Sequence[Part]) -> str | None:
-    """The value of the one source that tells. A claim's stands first in its part, with its length before it."""
+    """The value of the one source. A claim's stands first in its part, with its length before it."""
     if len(parts) != 1:
         return None
     name, value = parts[0]

@@ -1,4 +1,4 @@
-"""Webhooks of providers: verified, read by a route's rules, and applied to the record that they are about."""
+"""Webhooks of providers: the gateway verifies an event, reads it by the route's rules, and applies it to its record."""
 
 from gateway.webhook.listener import WebhookListener
 from gateway.webhook.receiver import WebhookReceiver

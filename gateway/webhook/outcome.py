@@ -1,4 +1,4 @@
-"""What became of an event, and how its sender is told."""
+"""What became of an event, and the answer to its sender."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +26,13 @@ STATUSES: Mapping[str, int] = MappingProxyType(
         "store_unavailable": 503,
     }
 )
-"""The status for each result. Senders take every 2xx for "delivered" and send all else again, later and later, so that
+"""The status for each result. Senders take every 2xx for "delivered" and send all other events again, at growing
+intervals, so that
 
-* what a repetition cannot change is 200, also if it changed nothing here: a sender cuts off a receiver that refuses for
-  days;
-* *store unavailable* asks for the repetition, which is what brings the event in;
-* forgeries are refused; a genuine event whose signature is too old is signed anew with its repetition.
+* an event that a repetition cannot change gets 200, also if it changed nothing here: a sender cuts off a receiver that
+  refuses for days;
+* *store unavailable* asks for the repetition, which brings the event in;
+* the gateway refuses forgeries; the sender signs a genuine event with too old a signature anew when it repeats it.
 """
 
 RETRY_AFTER = 5
@@ -42,8 +43,8 @@ class Outcome:
     """What became of one webhook request. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `status` None:
     the usual one.
 
-    `detail` is for the people on the other side; it tells nothing of any record. `unread`: the body was not read to its
-    end.
+    `detail` is for people at the sender; it reveals nothing about any record. `unread`: the gateway did not read the
+    body to its end.
     """
 
     result: str

@@ -1,4 +1,4 @@
-"""Reading a webhook request: its body, and what of it names the event and the record."""
+"""Reads a webhook request: its body, the id of the event, and the text that names the record."""
 
 import asyncio
 import hashlib
@@ -14,10 +14,10 @@ from gateway.http.response import CONTINUE
 from gateway.ports import Memory
 
 PATIENCE = 30.0
-"""Seconds within which an event must be here whole. Its sender has it ready."""
+"""Seconds within which a whole event must arrive. Its sender has it ready."""
 
 LONGEST_ID = 255
-"""In characters, of an event's id and of what names the record."""
+"""Characters, of an event's id and of the text that names the record."""
 
 HEADER = "header:"
 
@@ -35,10 +35,11 @@ class MemoryFull(Exception):
 
 
 async def read_body(request: Request, fields: Fields, limit: int, memory: Memory) -> bytes:
-    """The whole body, as received. What is announced as larger than `limit` is not read at all, what turns out to be is read no further.
+    """The whole body, as received. A body that is announced as larger than `limit` is not read; a body that turns out
+    to be larger is read no further.
 
-    Its bytes are counted in `memory` until the caller gives them back. Raises `BodyTooLarge`, `SenderGone`, `MemoryFull`, and TimeoutError
-    after `PATIENCE`.
+    `memory` counts its bytes until the caller gives them back. Raises `BodyTooLarge`, `SenderGone`, `MemoryFull`, and
+    TimeoutError after `PATIENCE`.
     """
     announced = fields.first(b"content-length")
     if announced is not None and int(announced) > limit:
@@ -72,7 +73,7 @@ async def _read(request: Request, limit: int, memory: Memory, pieces: list[bytes
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Which event it is, by the SHA-256 of its id, and what names the record; None if the event names none."""
+    """The SHA-256 of the event's id, and the text that names the record; None if the event names none."""
 
     digest: bytes
     value: str | None

@@ -1,18 +1,19 @@
-"""Takes webhook requests: whose they are, what they say, and what is done about it.
+"""Handles webhook requests: finds the route and the record, and applies the event.
 
 What if ...
 
-* the same event comes twice, also at once: its id is written down in the step that applies it, so that one of the two
-  is told to be a duplicate;
-* a probe, an operator or the attempt itself is faster: the step is fenced by what was seen, and refused; the record is
-  looked at again;
-* the store is away, or its reply is lost: 503, the sender repeats the event, and finds what there is then;
-* the event comes before its record is in doubt: it is kept with the record as evidence, and used as soon as the record
-  is;
-* the event says *not executed* of a record that was tried more than once: an earlier try may be meant. It decides
+* the same event comes twice, also at once: the step that applies it writes its id, so that one of the two is a
+  duplicate;
+* a probe, an operator or the attempt itself is faster: the step is fenced by what the receiver saw, so the store
+  refuses it, and the receiver looks at the record again;
+* the store is away, or its reply is lost: the answer is 503, the sender repeats the event, and the receiver finds what
+  there is then;
+* the event comes before its record is in doubt: the store keeps it with the record as evidence, and the reconciler uses
+  it once the record is in doubt;
+* the event says *not executed* about a record with more than one attempt: it may mean an earlier attempt, so it decides
   nothing;
-* it says so before the upstream has surely finished: it never counts, however often it is sent, since it is no word of
-  afterwards;
+* it says so before the upstream has surely finished: it never counts, however often the sender sends it, since it
+  describes no later instant;
 * it says *executed*, and its answer cannot be built: the record completes without one, since the operation must not run
   again.
 """
@@ -42,7 +43,7 @@ from gateway.webhook.outcome import AWAY, FORGED, NO_EVENT, NOT_POST, NOT_WHOLE,
 from gateway.webhook.reading import BodyTooLarge, MemoryFull, SenderGone, read_body, tell
 
 FOUND_AT_MOST = 16
-"""More records under one value are not told apart by their routes any more."""
+"""The receiver looks at no more records under one value to find the one of the route."""
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class WebhookReceiver:
             self._memory.give(len(body))
 
     async def _body(self, request: Request, webhook: Webhook) -> bytes | Outcome:
-        """The body, of which the memory is the caller's to give back; or why there is none."""
+        """The body, whose memory the caller gives back; or why there is none."""
         fields = request.fields
         problem = judge_framing(request.version, fields)
         if problem is not None:
@@ -169,7 +170,7 @@ class WebhookReceiver:
             return Outcome(AWAY.result, AWAY.detail, unread=True)
 
     async def _use(self, heard: _Heard, value: str) -> Outcome:
-        """Find the record and do what the event says, again while others are faster."""
+        """Find the record and apply the event; repeat while another process is faster."""
         for _ in range(ROUNDS):
             if await self._reconciliation.seen(heard.event):
                 return Outcome("duplicate")
@@ -189,7 +190,7 @@ class WebhookReceiver:
         return AWAY
 
     async def _apply(self, heard: _Heard, subject: Subject) -> Outcome | None:
-        """One step on one record, fenced by what was seen of it. None: it has moved meanwhile."""
+        """One step on one record, fenced by what the receiver saw. None: the record has moved meanwhile."""
         judged = _judge(heard, subject)
         if judged.bare is not None:
             judged = Judged(Verdict.EXECUTED, judged.bare, judged.rule, judged.why)
@@ -234,8 +235,8 @@ class WebhookReceiver:
                 assert_never(step)
 
     async def _ignore(self, heard: _Heard, subject: Subject, judged: Judged, step: Ignore) -> None:
-        """Nothing is done about the record. Only what no repetition can change is remembered; what was too early is
-        told to people.
+        """Leave the record as it is. The store remembers only an event that a repetition cannot change; the log says
+        which came too early.
         """
         if step.result in {"already", "too_early"}:
             await self._reconciliation.remember(heard.event)
@@ -257,7 +258,7 @@ def _judge(heard: _Heard, subject: Subject) -> Judged:
 
 
 def _entry(heard: _Heard, judged: Judged) -> Entry:
-    """What is written down of an event: digests, never a text of it."""
+    """The line of history for an event: digests, never a text of it."""
     body = heard.body
     detail: Detail = {"event": _digest(heard.event), "length": len(body), "sha256": hashlib.sha256(body).hexdigest(), "why": judged.why}
     return Entry("webhook", judged.verdict.value, detail)

@@ -1,4 +1,4 @@
-"""What people may see of records and do to them: one service behind the admin API and the commands alike. It knows no driver."""
+"""What people may see of records and do to them: one service for the admin API and the commands. It knows no driver."""
 
 from gateway.operate.operations.bodies import never_stored
 from gateway.operate.operations.ids import parse_record_id, record_id_text

@@ -1,4 +1,4 @@
-"""What an operator's change comes to."""
+"""The results of an operator's change."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from gateway.ports.reconciliation import Listed
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is committed. `now` is the record as it was read right after, None if it is gone.
+    """The change is committed. `now` is the record as read right after, None if it is gone.
 
-    `redis_wait` is how many seconds Redis may still tell otherwise, at most: 0.0 if it has acknowledged, None if there is no Redis or the
-    change is none that it could contradict.
+    `redis_wait` is for how many seconds Redis may still answer otherwise, at most: 0.0 if it has acknowledged, None
+    without Redis or if it cannot contradict the change.
     """
 
     now: Listed | None
@@ -21,12 +21,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """There is no such record, or none any more."""
+    """There is no such record any more, or never was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Nothing was changed: the record, which is `now` so, does not allow it. `why` is a sentence for people."""
+    """Nothing was changed: the record, as it is `now`, does not allow it. `why` is a sentence for people."""
 
     now: Listed
     why: str
@@ -34,7 +34,9 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class TooEarly:
-    """Nothing was changed: until the instant `until` the upstream may still be at it, so that *not executed* cannot be said."""
+    """Nothing was changed: up to the instant `until` the upstream may still execute, so *not executed* cannot be a
+    verdict.
+    """
 
     until: dt.datetime
     now: Listed

@@ -1,4 +1,4 @@
-"""Whether a record, as it was shown, allows a change. Pure; the store's fence has the last word."""
+"""Whether a record, as shown, allows a change. Pure; the store's fence decides in the end."""
 
 import datetime as dt
 import enum
@@ -10,7 +10,9 @@ from gateway.ports.reconciliation import Listed, Shown
 
 
 class Change(enum.StrEnum):
-    """What an operator may do to a record; the words of `Audit.action`, but for the two verdicts, which are both a `resolve`."""
+    """What an operator may do to a record; the words of `Audit.action`, but for the two verdicts, which are both a
+    `resolve`.
+    """
 
     EXECUTED = "executed"
     NOT_EXECUTED = "not_executed"

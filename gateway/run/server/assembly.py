@@ -1,4 +1,4 @@
-"""One process's parts, built from a configuration and joined; and how a new route map takes the place of the old one."""
+"""Builds one process's parts from a configuration and joins them; swaps a new route map for the old one."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,9 @@ _RESTART = ("listen", "webhook_listen", "workers", "postgres", "redis", "digest_
 
 @dataclass(slots=True)
 class Gateway:
-    """The parts of a running process. `upstreams` and `probes` (the reconciler's own clients) are replaced as a whole by a reload."""
+    """The parts of a running process. `upstreams` and `probes` (the reconciler's own clients) are replaced as a whole
+    by a reload.
+    """
 
     config: Config
     observer: MetricsObserver
@@ -66,7 +68,8 @@ class Gateway:
     retired: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def prepare(self, config: Config) -> "Prepared | list[str]":
-        """Make what another configuration's routes and upstreams need. Returns what speaks against it instead; then nothing changed.
+        """Make what another configuration's routes and upstreams need. Returns the problems with it; if there are any,
+        nothing changed.
 
         Raises `StoreUnavailable` when the registry cannot be asked.
         """
@@ -92,7 +95,7 @@ class Gateway:
         return prepared
 
     def adopt(self, prepared: "Prepared") -> None:
-        """Swap to what was prepared, between two requests."""
+        """Swap to the prepared parts, between two requests."""
         config = prepared.config
         old = self.upstreams
         before, self.identifier = self.identifier, prepared.identifier
@@ -109,7 +112,7 @@ class Gateway:
         self._retire([*unused, *old_probes.values()], before)
 
     async def discard(self, prepared: "Prepared") -> None:
-        """Drop what was prepared and is not adopted."""
+        """Drop the prepared parts."""
         self.scopes.serve(self.config)
         await asyncio.gather(*(client.close() for client in (*prepared.fresh.values(), *prepared.probes.values())))
 
@@ -117,7 +120,9 @@ class Gateway:
         self.observer.target_changed(upstream, target, healthy=healthy)
 
     def _retire(self, upstreams: Sequence[Balancer], identifier: Identifier) -> None:
-        """Close what the new map no longer uses, once requests that were matched against the old one have had time to begin."""
+        """Close what the new map no longer uses, once requests that were matched against the old one have had time to
+        begin.
+        """
 
         async def close() -> None:
             await asyncio.sleep(60)
@@ -127,7 +132,9 @@ class Gateway:
         self.retired.append(asyncio.get_running_loop().create_task(close(), name="retired-upstreams"))
 
     async def close(self) -> None:
-        """Close everything that the process holds, stores last. A drain has come before; what one that failed has left is cut here."""
+        """Close everything that the process holds, stores last. A drain has come before; this cuts what a failed drain
+        has left.
+        """
         await self.reconciler.close()
         await self.engine.drain(0.0, 0.0)
         for task in self.retired:
@@ -146,7 +153,9 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Another configuration, with all that it needs beside what is there. `fresh` are those of its upstreams that are new or changed."""
+    """Another configuration, with all that it needs beside what is there. `fresh` are those of its upstreams that are
+    new or changed.
+    """
 
     config: Config
     fresh: Mapping[str, Balancer]
@@ -156,8 +165,8 @@ class Prepared:
 
 
 def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
-    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop. `accept_clock`: as
-    `DatabaseClock`.
+    """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop.
+    `accept_clock`: as `DatabaseClock`.
 
     Raises `TlsError`, `PrincipalError` and `MissingSealing`.
     """
@@ -260,7 +269,7 @@ def make_operator(config: Callable[[], Config], authority: PostgresStore, tiered
 
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
-    """Who tells callers apart. Raises `PrincipalError`."""
+    """The identifier of callers. Raises `PrincipalError`."""
     return Identifier(guarded(config), upstreams, SystemClock(), tls=client_context(None), before=before)
 
 
@@ -312,7 +321,9 @@ def longest_lease(config: Config) -> float:
 
 
 def clock_horizon(config: Config) -> float:
-    """Seconds after which every lease and doubt of today has ended: the upstream has finished, and the look that acts has."""
+    """Seconds after which every lease and doubt of today has ended: the upstream has finished, and the look that acts
+    has.
+    """
     return max((policy.lease + policy.max_execution + policy.reconcile.pace.timeout + MARGIN for policy in guarded(config)), default=0.0)
 
 
@@ -340,7 +351,9 @@ def make_hot(
 
 
 def _need_restart(old: Config, new: Config) -> list[str]:
-    """What differs and cannot be changed in a running process. A renewed certificate can, TLS itself cannot come or go."""
+    """What differs and cannot be changed in a running process. A renewed certificate can, TLS itself cannot
+    come or go.
+    """
     changed = [name for name in _RESTART if getattr(old, name) != getattr(new, name)]
     if replace(old.admin, tls=None) != replace(new.admin, tls=None):
         changed.append("admin")
@@ -350,7 +363,9 @@ def _need_restart(old: Config, new: Config) -> list[str]:
 
 
 def _changed_upstreams(old: Config, new: Config) -> dict[str, UpstreamConfig]:
-    """Those that are new or differ. The clients of the others stay, with their warm connections; `max_execution` is not their business."""
+    """Those that are new or differ. The clients of the others stay, with their warm connections; `max_execution` is not
+    their business.
+    """
 
     def same(name: str) -> bool:
         before, after = old.upstreams.get(name), new.upstreams[name]

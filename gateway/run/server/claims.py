@@ -1,6 +1,7 @@
-"""What a route map claims a scope and a fingerprint policy to mean, as the registry keeps it.
+"""What a scope and a fingerprint policy mean by a route map, as the registry keeps it.
 
-A changed claim while live records exist would move retries into another namespace, where they execute again: the registry refuses it.
+A changed claim while live records exist would move retries into another namespace, where they execute again: the
+registry refuses it.
 """
 
 import re
@@ -19,7 +20,9 @@ _PARAMETER = re.compile(r"\{[^}]*\}")
 
 
 def scope_claims(config: Config) -> list[ScopeClaim]:
-    """One claim for each scope name, with all routes that the scope guards; the configuration has made sure that they agree."""
+    """One claim for each scope name, with all routes that the scope guards; the configuration has made sure that they
+    agree.
+    """
     policies = {policy.scope: policy for policy in guarded(config)}
     routes: dict[str, list[GuardedRoute]] = {scope: [] for scope in policies}
     for route in config.routes:
@@ -40,8 +43,8 @@ def guarded(config: Config) -> Iterator[Policy]:
 
 
 def _guarded_routes(route: Route) -> list[GuardedRoute]:
-    """A route as the registry lists it: on each of its hosts, which stands before the path. How its parameters are called is left out,
-    since it changes no request's way.
+    """A route as the registry lists it: on each of its hosts, which stands before the path. How its parameters are
+    called is left out, since it changes no request's way.
     """
     path = _PARAMETER.sub("{}", route.path)
     return [(method, host + path, route.upstream) for host in route.hosts or ("",) for method in route.methods]

@@ -1,4 +1,6 @@
-"""What finds out about unknown outcomes, built from a configuration: its own ways to the upstreams, and what opens sealed requests."""
+"""Builds what reconciliation needs from a configuration: its own clients of the upstreams, and the key that opens
+sealed requests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,8 +21,8 @@ def make_sealer(config: Config) -> Sealer | None:
 
 
 def make_probes(config: Config) -> dict[str, Balancer]:
-    """Clients for probes alone, of the upstreams that probes ask: a probe takes no connection from traffic, nor its breaker a target; and
-    it has its own time, not that of requests.
+    """Clients for probes alone, of the upstreams that probes ask: a probe takes no connection from traffic, nor its
+    breaker a target; and it has its own time, not that of requests.
 
     Raises `gateway.tls.TlsError`.
     """

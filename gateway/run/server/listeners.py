@@ -1,4 +1,4 @@
-"""The listeners that requests come in at: of clients, and of webhooks where these have one of their own. Opened and drained together."""
+"""The listeners for clients, and for webhooks where these have one of their own. They open and drain together."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,9 @@ BACKLOG = 2048
 
 
 class PlainServer:
-    """The loop's own server, at a listening socket. Closed by `close`; what that still accepted goes on until `abort`."""
+    """The loop's own server, at a listening socket. Closed by `close`; what that still accepted goes on until
+    `abort`.
+    """
 
     def __init__(self, server: asyncio.Server, sock: socket.socket, connections: ProxyServer) -> None:
         self._server = server
@@ -68,7 +70,9 @@ class Listeners:
             server.close()
 
     def retire(self, quiet: float) -> None:
-        """Have connections end: those with a request after its answer, idle ones when nothing came for `quiet` seconds. To be repeated."""
+        """Have connections end: those with a request after its answer, idle ones when nothing came for `quiet` seconds.
+        To be repeated.
+        """
         for _, connections in self._open:
             connections.retire(quiet)
 

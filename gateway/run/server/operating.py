@@ -1,4 +1,4 @@
-"""The operators' service with connections of its own: for commands, and for a supervisor, whose workers have theirs."""
+"""The operators' service with connections of its own, for commands and for a supervisor; workers have their own."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -17,8 +17,8 @@ class NotReady(Exception):
 async def operating(config: Callable[[], Config], *, changes: bool = True, ready: bool = False) -> AsyncIterator[Operator]:
     """An operator over the stores that `config` names at the start. `config` is asked anew for the routes' policies.
 
-    Postgres is connected to when it is first used; with `ready` at once, and `NotReady` is raised if it is away, or its schema is another
-    than ours. Without `changes` nobody asks Redis.
+    Postgres is connected to when it is first used; with `ready` at once, and `NotReady` is raised if it is away, or its
+    schema is another than ours. Without `changes` it does not connect to Redis.
     """
     at_start = config()
     authority = make_authority(at_start)

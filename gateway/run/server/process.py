@@ -1,8 +1,9 @@
 """One process's life: start, serve, reload, drain, stop.
 
-A stop (SIGTERM or SIGINT) drains: not ready at once, so that load balancers turn away, and each answer is the last one on its connection;
-serve on for `drain.delay`; stop accepting; let requests finish and settle, at most `drain.timeout`; exit 0. A second signal ends it now:
-attempts that were cut become `unknown` when their leases lapse, and never run again.
+A stop (SIGTERM or SIGINT) drains: not ready at once, so that load balancers turn away, and each answer is the last one
+on its connection; serve on for `drain.delay`; stop accepting; let requests finish and settle, at most `drain.timeout`;
+exit 0. A second signal ends it now: attempts that were cut become `unknown` when their leases lapse, and never run
+again.
 """
 
 import asyncio
@@ -51,7 +52,9 @@ _log = logging.getLogger(__name__)
 
 
 def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
-    """Run one process until it is told to stop. Returns its exit code; prints mistakes to stderr, never a traceback for them."""
+    """Run one process until it is told to stop. Returns its exit code; prints mistakes to stderr, never a traceback for
+    them.
+    """
 
     def read() -> Config:
         return load(config_path, os.environ)
@@ -75,7 +78,9 @@ def run(process: "Process", *, accept_scope_change: bool, accept_clock: bool) ->
 
 
 def _settle_garbage_collector() -> None:
-    """What lives as long as the process is not looked at again, and what a request leaves behind is looked for less often."""
+    """The collector never looks again at objects that live as long as the process, and looks less often for what a
+    request leaves behind.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
@@ -92,7 +97,9 @@ async def _tell_memory(gateway: Gateway) -> None:
 
 
 class Process:
-    """One process with this configuration. `read` reads it again at a reload; None for a worker, whose supervisor sends it."""
+    """One process with this configuration. `read` reads it again at a reload; None for a worker, whose supervisor sends
+    it.
+    """
 
     def __init__(self, config: Config, *, read: Callable[[], Config] | None = None, worker: Worker | None = None) -> None:
         self.config = config
@@ -133,7 +140,7 @@ class Process:
         return EXIT_OK
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do `work`, but not if told to stop meanwhile. Whether it was done; raises what it raises."""
+        """Do `work`, unless the process is told to stop meanwhile. Whether it was done; raises what it raises."""
         working, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stop.wait())
         await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -229,7 +236,9 @@ class Process:
         self._stop.set()
 
     async def _watch_parent(self) -> None:
-        """A worker outlives its supervisor by no more than a drain: the pipe that both hold ends when the supervisor does."""
+        """A worker outlives its supervisor by no more than a drain: the pipe that both hold ends when the supervisor
+        does.
+        """
         if self._worker is None or self._worker.parent is None:
             await asyncio.Event().wait()
             return

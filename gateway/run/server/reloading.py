@@ -1,5 +1,5 @@
-"""Another configuration takes the place of the one in use, between two requests: prepared as a whole, then adopted, or
-left alone.
+"""Replaces the configuration in use, between two requests: the process prepares the new one as a whole, then adopts it
+or drops it.
 
 A process that runs alone does both at once. A worker prepares when its supervisor says so, and adopts when all its
 siblings could prepare, too: so either all workers serve a configuration or none does.
@@ -91,7 +91,7 @@ class Reloading:
             return []
 
     async def adopt(self) -> Sequence[str]:
-        """Put what was prepared into force. Returns why that cannot be; then nothing has changed."""
+        """Put the prepared configuration into force. Returns why it cannot; then nothing has changed."""
         async with self._lock:
             prepared, self._prepared = self._prepared, None
             if prepared is None:

@@ -1,9 +1,10 @@
-"""The hold of a process on its scopes: registered at the start, confirmed every few seconds, refused when another one
-was let in with another meaning (`--accept-scope-change`, a restored database, a process that was frozen past its hold).
+"""A process's hold on its scopes. The process registers it at the start and confirms it every few seconds. The registry
+refuses it when it has let in another process with another meaning (`--accept-scope-change`, a restored database, a
+process that was frozen past its hold).
 
-Trust runs from the start of the last look that was acknowledged, on a clock that counts suspend, and ends before the
-hold does in the database. Past it an attempt looks first. What was reserved before such a look is live: no process
-changes its scope from then on.
+The process trusts its hold from the start of the last acknowledged look, on a clock that counts suspend, and for less
+time than the hold lasts in the database. After that an attempt looks first. What was reserved before such a look is
+live: no process changes its scope from then on.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ LOOK_EVERY = 5.0
 """Seconds between two looks."""
 
 TRUSTED_FOR = HELD_FOR * 2 / 3
-"""Seconds for which a look is trusted: less than the database holds for, whatever the clocks' rates."""
+"""Seconds for which the process trusts a look: less than the hold in the database, whatever the clocks' rates."""
 
 _REMEDY = "Its requests get 503 here. Restart this process with the configuration that the others have, or end those and undo the change"
 
@@ -87,7 +88,7 @@ class Scopes:
                 self._observer.store_error("postgres", "scopes", error.reason)
 
     async def let_go(self) -> None:
-        """Serve nothing any more. What cannot be told now ends by itself."""
+        """Give up all holds. A hold that the database cannot be told to end ends by itself."""
         if self._claims:
             try:
                 await self._registry.let_go(self.holder)
@@ -95,7 +96,7 @@ class Scopes:
                 return
 
     def problem(self) -> str | None:
-        """What is not as it was, in words; None if all is well."""
+        """Which scope has another meaning now, in words; None if none has."""
         return "; ".join(f"scope {scope!r}: {words}" for scope, words in self._different.items()) or None
 
     # ---- for attempts (`gateway.engine.meanings.Meanings`)

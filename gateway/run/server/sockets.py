@@ -19,7 +19,7 @@ VANISHED_AFTER = 120
 
 
 class ListenError(Exception):
-    """An address cannot be listened on; the message says which and why."""
+    """The process cannot listen on an address; the message says which and why."""
 
 
 def listen(listener: Listener, *, shared: bool = False) -> socket.socket:
@@ -54,11 +54,10 @@ def _listen_tcp(host: str, port: int, *, shared: bool) -> socket.socket:
 
 
 def _notice_the_vanished(sock: socket.socket) -> None:
-    """Have the kernel give up on peers that went away without a word, a power cut or a lost route. Accepted sockets
-    inherit this.
+    """Have the kernel give up on peers that vanished, by a power cut or a lost route. Accepted sockets inherit this.
 
-    One that is silent is asked after `KEEPALIVE_AFTER`; one that does not confirm what was sent, or asked, is gone
-    after `VANISHED_AFTER`. (Linux asks after two hours, and sends again for a quarter of an hour.)
+    The kernel asks a silent peer after `KEEPALIVE_AFTER`. It gives up a peer that confirms neither data nor the
+    question within `VANISHED_AFTER`. (Linux asks after two hours, and sends again for a quarter of an hour.)
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER)

@@ -1,4 +1,6 @@
-"""What must be true before a process serves: a safe Postgres with the right schema, and scopes that mean what they meant."""
+"""What must be true before a process serves: a safe Postgres with the right schema, and scopes that mean what they
+meant.
+"""
 
 import asyncio
 import logging
@@ -36,7 +38,7 @@ class Unavailable(Exception):
 
 
 class StartRefused(Exception):
-    """What was found forbids to serve: exit code 78. `problems` are sentences for people."""
+    """The process must not serve: exit code 78. `problems` are sentences for people."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -54,7 +56,7 @@ class _Trouble:
 async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
     """Wait for Postgres, then check it and register what the route map claims. Raises `Unavailable` or `StartRefused`.
 
-    A server that goes away again between two of these steps is waited for again: all of it has `START_PATIENCE`.
+    It waits again for a server that goes away between two of these steps; all of it has `START_PATIENCE`.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + START_PATIENCE
@@ -75,8 +77,8 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
 
 
 class Fitness:
-    """Whether the Postgres that answers is still one that a start would accept: a failover may have led to another, or somebody set it
-    otherwise.
+    """Whether the Postgres that answers is still one that a start would accept: a failover may have led to another
+    server, or a person changed its settings.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -84,7 +86,7 @@ class Fitness:
         self._told: str | None = None
 
     async def problem(self) -> str | None:
-        """Why it cannot serve, in words; None if it can. What a start would refuse is logged when it begins."""
+        """Why Postgres cannot serve, in words; None if it can. The log says it once when a problem begins."""
         authority = self._gateway.authority
         reason = await authority.ready()
         if reason is not None:
@@ -121,7 +123,9 @@ async def _wait_for_postgres(gateway: Gateway, until: float) -> None:
 
 
 async def _diagnose(config: Config, reason: str) -> _Trouble:
-    """What is behind a store that is not ready for `reason`: for one that cannot be asked, what the driver says when it is tried once."""
+    """What is behind a store that is not ready for `reason`: for one that cannot be asked, what the driver says when it
+    is tried once.
+    """
     if "unreachable" not in reason:
         return _Trouble(reason, final="schema" in reason)
     timeout = config.postgres.timeout
@@ -158,7 +162,9 @@ async def _server_problems(config: Config) -> list[str]:
 
 
 async def check_connect(config: Config) -> list[str]:
-    """What `check --connect` finds: all for which `serve` would not start, as sentences; none if all is well. Changes nothing."""
+    """What `check --connect` finds: all for which `serve` would not start, as sentences; none if all is well. Changes
+    nothing.
+    """
     # What stores log is for processes that serve. Without any handler, Python would print warnings among the findings.
     logging.getLogger("gateway").addHandler(logging.NullHandler())
     authority = make_authority(config)

@@ -26,7 +26,9 @@ def config_of(packed: bytes) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What a supervisor told this process: it shares the listening port, and its admin listener is a private socket."""
+    """The supervisor's settings for this process: it shares the listening port, and its admin listener is a private
+    socket.
+    """
 
     index: int
     socket: str
@@ -34,13 +36,14 @@ class Worker:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> "Worker":
-        """Read the supervisor's word from the environment."""
+        """Read the supervisor's settings from the environment."""
         parent = env.get("GATEWAY_WORKER_PARENT_FD")
         return cls(int(env["GATEWAY_WORKER"]), env["GATEWAY_WORKER_SOCKET"], int(parent) if parent else None)
 
 
 def orders(reloading: Reloading, metrics: Callable[[], bytes]) -> list[web.RouteDef]:
-    """What a supervisor asks for when it reloads: prepare (the body is a snapshot), then adopt or abandon. 422 lists `errors`.
+    """What a supervisor asks for when it reloads: prepare (the body is a snapshot), then adopt or abandon. 422 lists
+    `errors`.
 
     And `metrics`, for its scraper.
     """
