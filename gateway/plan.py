@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from gateway.core.answers import removed_fields
 from gateway.core.cors import Cors
 from gateway.core.duplicates import Duplicates
 from gateway.core.field_names import SELECTING
@@ -62,6 +61,7 @@ from gateway.core.reconcile.policy import Resend
 from gateway.core.scope import ScopeFound, derived_key, find_scope
 from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
+from gateway.core.upstream_answer import removed_fields
 from gateway.ports import Retention, Upstream
 
 FindKey: TypeAlias = Callable[[Fields, bytes], KeyFound]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from gateway.core.answers import answer_fields, built, hear, kept_for, removed_fields
 from gateway.core.decision import Complete, Doubt, Release, Responded, settle
 from gateway.core.headers import first
 from gateway.core.hints import LONGEST_READ
@@ -19,6 +18,7 @@ from gateway.core.policy import ForwardKey, Policy, QueryKey
 from gateway.core.reconcile.found import Found, Names, judge
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, Verdict
 from gateway.core.reconcile.request import Made, Unfillable, make_request
+from gateway.core.upstream_answer import answer_fields, built, hear, kept_for, removed_fields
 from gateway.ports import InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
 from gateway.ports.reconciliation import Detail, Doubtful, Sealer, Unsealable
 from gateway.runtime.sealing import PackedRequest, unpack_request

@@ -19,13 +19,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from gateway.core import decision as core
-from gateway.core.answers import answer_fields, kept_for
 from gateway.core.decision import Doubt, Settlement, settlement_name
 from gateway.core.headers import Crossed, to_store
 from gateway.core.model import Lease, Record, RecordKey, Status
 from gateway.core.packing import INLINE
 from gateway.core.policy import Mode, OnUnknown
 from gateway.core.problems import Problem
+from gateway.core.upstream_answer import answer_fields, kept_for
 from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.failures import failed, status_in_doubt, tell_unreachable, unreachable
 from gateway.engine.outcome import Outcome, Response, as_core, label_of

@@ -1,12 +1,12 @@
 """What an upstream's answer says of the execution, where the route trusts its word (`hints`)."""
 
-from gateway.core.answers import Heard, hear
 from gateway.core.hints import LONGEST_READ, reads_body
 from gateway.core.model import Earlier
 from gateway.core.packing import INLINE
 from gateway.core.policy import ForwardKey
 from gateway.core.reconcile.found import Found, Names
 from gateway.core.reconcile.policy import OWN_KEY
+from gateway.core.upstream_answer import Heard, hear
 from gateway.engine.request import GuardedRequest
 from gateway.engine.tools import Tools
 from gateway.ports import UpstreamResponse

@@ -1,8 +1,8 @@
 """`on_store_outage: forward`: the operator chose availability over the promise while Postgres is away, for this route, knowingly."""
 
-from gateway.core.answers import answer_fields
 from gateway.core.decision import Label
 from gateway.core.packing import INLINE
+from gateway.core.upstream_answer import answer_fields
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.request import GuardedRequest, to_send

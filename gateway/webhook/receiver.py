@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from gateway.core.answers import built
 from gateway.core.framing import judge_framing
 from gateway.core.model import Headers
 from gateway.core.policy import Policy, Route
@@ -34,6 +33,7 @@ from gateway.core.reconcile.policy import OWN_KEY, Verdict, Webhook
 from gateway.core.reconcile.signatures import Refusal, verify
 from gateway.core.reconcile.steps import ROUNDS, Again, Attach, Conclude, Free, Ignore, webhook_step
 from gateway.core.routes import split_target
+from gateway.core.upstream_answer import built
 from gateway.http.request import Request
 from gateway.http.response import CLIENT_GONE, WireResponse
 from gateway.ports import Clock, Memory, Observer, Retention, StoreUnavailable, Transition, WebhookExchange

@@ -51,3 +51,11 @@ def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives to the headings."""
     headings = [line.lstrip("#").strip().lower() for _, line in prose(page) if re.match(r"#{1,6} ", line)]
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def test_the_map_shows_files_that_exist() -> None:
+    """Every file and folder that docs/architecture.md names is there, below `gateway/` or below the project."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = {name for name in re.findall(r"`([a-z_]+/[\w./]*|[\w/]+\.(?:py|sql|lua|yaml|md))`", text) if "NAME" not in name}
+    assert len(named) > 60
+    assert sorted(name for name in named if not ((ROOT / "gateway" / name).exists() or (ROOT / name).exists())) == []

@@ -4,10 +4,10 @@ import hashlib
 import re
 from dataclasses import replace
 
-from gateway.core.answers import phrase
 from gateway.core.headers import to_client, to_store
 from gateway.core.model import Headers, StoredResponse
 from gateway.core.packing import PLAIN
+from gateway.core.upstream_answer import phrase
 from gateway.operate.operations.inputs import Wrong
 from gateway.ports.reconciliation import Shown
 from gateway.runtime.packing import pack_response, unpack_body
