@@ -191,7 +191,7 @@ def _migrate(dsn: str) -> list[str]:
 
     import asyncpg
 
-    from gateway.config.units import format_duration
+    from gateway.core.units import format_duration
     from gateway.store.migrate import CONNECT_TIMEOUT, MigrationError
     from gateway.store.migrate import migrate as apply
 

@@ -1,21 +1,21 @@
 """Configuration: a YAML file and the environment become one frozen `Config`, or all of their mistakes at once."""
 
-from gateway.config.load import load
+from gateway.config.addresses import Listener, TcpListener, UnixListener
+from gateway.config.load import load, load_admin
 from gateway.config.mistakes import ConfigErrors, Mistake, Place
 from gateway.config.model import (
     Admin,
     ClientSettings,
     Config,
     DrainSettings,
-    Listener,
     MemorySettings,
     PostgresSettings,
     RedisSettings,
-    TcpListener,
     TlsClient,
     TlsServer,
-    UnixListener,
     UpstreamConfig,
+    UpstreamHealth,
+    UpstreamTimeouts,
 )
 from gateway.config.redact import redact
 from gateway.config.schema import json_schema
@@ -38,9 +38,12 @@ __all__ = [
     "TlsServer",
     "UnixListener",
     "UpstreamConfig",
+    "UpstreamHealth",
+    "UpstreamTimeouts",
     "dialect_table",
     "json_schema",
     "load",
+    "load_admin",
     "redact",
     "route_table",
     "settings_table",

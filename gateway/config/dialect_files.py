@@ -6,19 +6,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.config.check_policy import check_alone
-from gateway.config.fields import ConfigFields, RouteFields
-from gateway.config.files import Unreadable, parse_tree, read_tree
-from gateway.config.kinds import Reader, report_unusable
+from gateway.config.checks.policy import check_alone
 from gateway.config.mistakes import Place
-from gateway.config.policy_fields import IDEMPOTENCY, IdempotencyFields
-from gateway.config.shapes import Section, Struct, read_entries
-from gateway.config.source import ListNode, MapNode, Node, Refused, Scalar, Tag
+from gateway.config.names import POLICY, ROUTE, ROUTE_MAP
+from gateway.config.reader import Reader
+from gateway.config.section import Section
+from gateway.config.source import ListNode, MapNode, Node, Refused, Scalar, Unreadable, parse_tree, read_tree
 from gateway.core.dialect import DialectError, parse_dialect
-from gateway.core.policy import Dialect
+from gateway.core.policy import Dialect, Policy
+from gateway.core.setting import SectionOf, Tag, setting_of
 from gateway.dialects import names, text_of
 
-_IDEMPOTENCY = Struct(tuple(field for field in IDEMPOTENCY.table if field is not IdempotencyFields.DIALECT))
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
 
 
@@ -32,7 +30,7 @@ class DialectFile:
 
 
 def read_dialects(reader: Reader, root: Section) -> dict[str, DialectFile]:
-    """The dialects that the routes name, by what names them (`DialectKind`). One with mistakes is missing, and they are reported."""
+    """The dialects that the routes name, by what names them (`dialect_of`). One with mistakes is missing, and they are reported."""
     found: dict[str, DialectFile | None] = {}
     for name, place in _named(root):
         if name not in found:
@@ -49,13 +47,19 @@ def builtin_dialect(name: str) -> DialectFile:
     return dialect
 
 
+def dialect_of(section: Section) -> str:
+    """What names the dialect of a policy section: its name, or the path of its file."""
+    named: object = section.get(POLICY.dialect)
+    return named if isinstance(named, str) else Dialect().name
+
+
 def _named(root: Section) -> Iterator[tuple[str, Place]]:
     """Each dialect that is in use, and where it is named; the default one too."""
-    defaults = root.sub(ConfigFields.DEFAULTS)
-    for route in root.get(ConfigFields.ROUTES) or ():
-        if route.given(RouteFields.IDEMPOTENCY):
-            section = route.sub(RouteFields.IDEMPOTENCY).over(defaults)
-            yield section.get(IdempotencyFields.DIALECT), section.place_of(IdempotencyFields.DIALECT)
+    defaults = root.sub(ROUTE_MAP.defaults)
+    for route in root.each(ROUTE_MAP.routes):
+        if route.given(ROUTE.policy):
+            section = route.sub(ROUTE.policy).over(defaults)
+            yield dialect_of(section), section.place_of(POLICY.dialect)
 
 
 def _read_file(reader: Reader, path: str, named: Place) -> DialectFile | None:
@@ -93,21 +97,21 @@ def _split(root: Node) -> tuple[Node, Node | None]:
 
 
 _A_ROUTES_OWN = {
-    IdempotencyFields.DIALECT.name: "a dialect cannot name another one; copy the fields that you want from it",
+    setting_of(POLICY.dialect).name: "a dialect cannot name another one; copy the fields that you want from it",
     **dict.fromkeys(
         [
-            field.name
-            for field in (
-                IdempotencyFields.SCOPE,
-                IdempotencyFields.MODE,
-                IdempotencyFields.PRINCIPAL,
-                IdempotencyFields.PRINCIPAL_COMBINE,
-                IdempotencyFields.HINTS,
-                IdempotencyFields.TRUST_RETENTION,
-                IdempotencyFields.ON_STORE_OUTAGE,
-                IdempotencyFields.ON_UNKNOWN,
-                IdempotencyFields.RECONCILE,
-                IdempotencyFields.WEBHOOK,
+            setting_of(own).name
+            for own in (
+                POLICY.scope,
+                POLICY.mode,
+                POLICY.principal,
+                POLICY.combine,
+                POLICY.hints,
+                POLICY.trust_retention,
+                POLICY.on_store_outage,
+                POLICY.on_unknown,
+                POLICY.reconcile,
+                POLICY.webhook,
             )
         ],
         "whom to trust, and whether to guard at all, is a route's own word; say it there or in `defaults`",
@@ -117,14 +121,14 @@ _A_ROUTES_OWN = {
 
 def _read_idempotency(reader: Reader, node: Node | None, place: Place) -> Section | None:
     if node is None:
-        return Section(place)
+        return Section(Policy, place)
     here = place.at(node.line, node.column)
     if isinstance(node, MapNode):
         for entry in node.entries:
             if entry.key in _A_ROUTES_OWN:
                 reader.report(here.child(entry.key).at(entry.line, entry.column), _A_ROUTES_OWN[entry.key])
         node = replace(node, entries=tuple(entry for entry in node.entries if entry.key not in _A_ROUTES_OWN))
-    found = _IDEMPOTENCY.read(reader, node, here)
+    found = reader.read(SectionOf(Policy), node, here)
     if found is not None:
         check_alone(reader, found.value)
     return None if found is None else found.value
@@ -134,7 +138,7 @@ def _plain(reader: Reader, node: Node, place: Place) -> Plain:
     """The tree as plain data. Nothing is put in for variables: a body may hold a dollar sign."""
     match node:
         case Refused():
-            report_unusable(reader, node, place)
+            reader.unusable(node, place)
             return None
         case Scalar():
             return _value(node)
@@ -142,7 +146,7 @@ def _plain(reader: Reader, node: Node, place: Place) -> Plain:
             return [_plain(reader, item, place.item(index).at(item.line, item.column)) for index, item in enumerate(node.items)]
         case MapNode():
             result: dict[str, Plain] = {}
-            for entry in read_entries(reader, node, place) or ():
+            for entry in reader.entries(node, place) or ():
                 result[entry.key] = _plain(reader, entry.value, place.child(entry.key).at(entry.value.line, entry.value.column))
             return result
 

@@ -1,20 +1,25 @@
 """The way from a file to a `Config`. Nothing else reads YAML or the environment."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from gateway.config.checks import check
-from gateway.config.dialect_files import read_dialects
-from gateway.config.fields import CONFIG, ConfigFields
-from gateway.config.files import Unreadable, read_tree
-from gateway.config.kinds import Reader
+from gateway.config.addresses import Listener
+from gateway.config.certificates import digest_files
+from gateway.config.checks import ResolvedRoute, check, find_warnings
+from gateway.config.dialect_files import DialectFile, dialect_of, read_dialects
 from gateway.config.mistakes import ConfigErrors, Mistake, Place, in_order
-from gateway.config.model import Config
-from gateway.config.resolve import resolve_config, resolve_routes
-from gateway.config.resolve_edges import resolve_upstream
-from gateway.config.shapes import Section
-from gateway.config.source import Node
-from gateway.config.warnings import find_warnings
+from gateway.config.model import Admin, Config, TlsClient, TlsServer, UpstreamConfig
+from gateway.config.names import ADMIN, CONFIG, ROUTE, ROUTE_MAP
+from gateway.config.reader import Reader
+from gateway.config.section import Section, value_of
+from gateway.config.source import MapNode, Node, Unreadable, read_tree
+from gateway.core.policy import Dialect, JwksFile, JwtPrincipal, Policy, PrincipalSource, Route
+from gateway.core.reconcile.request import names_principal
+from gateway.core.setting import SectionOf
+
+GUARDED_METHODS = frozenset({"POST", "PATCH"})
 
 
 def load(path: Path, env: Mapping[str, str]) -> Config:
@@ -22,29 +27,106 @@ def load(path: Path, env: Mapping[str, str]) -> Config:
 
     Raises `ConfigErrors` with every mistake that can be told at once, and nothing else.
     """
-    file = str(path)
-    root = _read(file, path)
+    file, root = str(path), _tree(path)
     reader = Reader(env, path.parent)
-    found = CONFIG.read(reader, root, Place(root.line, root.column))
+    found = reader.read(SectionOf(Config), root, Place(root.line, root.column))
     config = None if found is None else _resolve(reader, file, found.value)
     if config is None or reader.mistakes:
         raise ConfigErrors(in_order(file, reader.mistakes))
     return config
 
 
+def load_admin(path: Path, env: Mapping[str, str]) -> tuple[Listener, bool]:
+    """The admin listener of a file, and whether it speaks TLS, and nothing else of it: for whoever asks after the health of a gateway that
+    runs, which a file that was changed since must not make look ill. Raises `ConfigErrors`.
+    """
+    root, reader = _tree(path), Reader(env, path.parent)
+    entries = root.entries if isinstance(root, MapNode) else ()
+    entry = next((entry for entry in entries if entry.key == "admin"), None)
+    found = None if entry is None else reader.read(SectionOf(Admin), entry.value, Place(entry.line, entry.column))
+    if reader.mistakes:
+        raise ConfigErrors(in_order(str(path), reader.mistakes))
+    admin = Section(Admin, Place(1, 1)) if found is None else found.value
+    return admin.get(ADMIN.listen), admin.has(ADMIN.tls)
+
+
+def _tree(path: Path) -> Node:
+    try:
+        return read_tree(path)
+    except Unreadable as error:
+        raise ConfigErrors((Mistake(str(path), error.place, error.message),)) from None
+
+
 def _resolve(reader: Reader, file: str, root: Section) -> Config | None:
-    sections = root.get(ConfigFields.UPSTREAMS) or {}
-    upstreams = {name: resolve_upstream(name, section) for name, section in sections.items()}
-    routes = resolve_routes(root, upstreams, read_dialects(reader, root))
+    upstreams = {name: section.make(UpstreamConfig, name=name) for name, section in root.by_name(CONFIG.upstreams).items()}
+    dialects = read_dialects(reader, root)
+    routes = tuple(_route(section, root, upstreams, dialects) for section in root.each(ROUTE_MAP.routes))
     check(reader, root, upstreams, routes)
     if reader.mistakes:
         return None
     warnings = tuple(Mistake(place.file or file, place, message) for place, message in find_warnings(routes, root))
-    return resolve_config(root, upstreams, tuple(one.route for one in routes), warnings)
+    config = root.make(
+        Config,
+        upstreams={name: replace(one, tls=_client_stamped(one.tls)) for name, one in upstreams.items()},
+        routes=tuple(_stamped(one.route) for one in routes),
+        warnings=warnings,
+    )
+    return replace(
+        config,
+        tls=_server_stamped(config.tls),
+        admin=replace(config.admin, tls=_server_stamped(config.admin.tls)),
+        cors=config.cors if config.cors and config.cors.origins else None,
+        redis=config.redis if config.redis and config.redis.url else None,
+    )
 
 
-def _read(file: str, path: Path) -> Node:
-    try:
-        return read_tree(path)
-    except Unreadable as error:
-        raise ConfigErrors((Mistake(file, error.place, error.message),)) from None
+def _route(section: Section, root: Section, upstreams: Mapping[str, UpstreamConfig], dialects: Mapping[str, DialectFile]) -> ResolvedRoute:
+    guarded = section.given(ROUTE.policy)
+    idempotency = section.sub(ROUTE.policy).over(root.sub(ROUTE_MAP.defaults)) if guarded else None
+    cors = value_of(section.sub(ROUTE.cors).over(root.sub(CONFIG.cors)))
+    route = section.make(Route, policy=None, cors=cors if cors.origins else None)
+    route = replace(route, methods=route.methods or (GUARDED_METHODS if guarded else frozenset()), hosts=tuple(dict.fromkeys(route.hosts)))
+    if idempotency is None:
+        return ResolvedRoute(route, section, None)
+    dialect = dialects.get(dialect_of(idempotency))
+    if dialect is not None:
+        idempotency = replace(idempotency, under=dialect.idempotency)
+    upstream = upstreams.get(route.upstream)
+    policy = _policy(
+        idempotency, dialect=dialect.dialect if dialect else Dialect(), **({"max_execution": upstream.max_execution} if upstream else {})
+    )
+    return ResolvedRoute(replace(route, policy=replace(policy, scope=policy.scope or route.id)), section, idempotency)
+
+
+def _policy(section: Section, **known: Any) -> Policy:
+    """The policy of a section that has everything filled in that a dialect and the file's `defaults` say."""
+    known = {"max_execution": Policy("", ()).max_execution, **known}
+    policy = section.make(Policy, **known)
+    return replace(policy, keeps_principal=names_principal(policy.reconcile, policy.webhook))
+
+
+def _stamped(route: Route) -> Route:
+    """The route with digests of the files of keys that its policy names."""
+    if route.policy is None:
+        return route
+    return replace(route, policy=replace(route.policy, principal=tuple(map(_source_stamped, route.policy.principal))))
+
+
+def _source_stamped(source: PrincipalSource) -> PrincipalSource:
+    if isinstance(source, JwtPrincipal) and isinstance(source.keys, JwksFile):
+        return replace(source, keys=replace(source.keys, stamp=digest_files(source.keys.path)))
+    return source
+
+
+def _server_stamped(tls: TlsServer | None) -> TlsServer | None:
+    if tls is None:
+        return None
+    key_file = tls.key_file or tls.cert_file
+    return replace(tls, key_file=key_file, stamp=digest_files(tls.cert_file, key_file, tls.client_ca_file))
+
+
+def _client_stamped(tls: TlsClient | None) -> TlsClient | None:
+    if tls is None:
+        return None
+    key_file = tls.key_file or tls.cert_file
+    return replace(tls, key_file=key_file, stamp=digest_files(tls.ca_file, tls.cert_file, key_file))

@@ -1,53 +1,63 @@
-"""A configuration, resolved. Durations are seconds, sizes are bytes. Secrets are kept out of every `repr`."""
+"""A configuration: what the file says of everything but the routes, declared (`gateway.core.setting`) and resolved. Durations are seconds,
+sizes are bytes. What is kept out of a `repr` is a secret.
+"""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Annotated, ClassVar
 
+from gateway.config import addresses
+from gateway.config.addresses import Listener, Network, TcpListener
 from gateway.config.mistakes import Mistake
+from gateway.core import texts
 from gateway.core.cors import Cors
-from gateway.core.fingerprint import VERSION
+from gateway.core.fingerprint import VERSION, WRITABLE
 from gateway.core.headers import Forwarding
-from gateway.core.policy import Route
+from gateway.core.policy import NAME, Policy, Route
+from gateway.core.setting import (
+    Choice,
+    Duration,
+    Form,
+    FromFile,
+    Inline,
+    Key,
+    ListOf,
+    LocalPath,
+    MapOf,
+    SectionOf,
+    SetOf,
+    Shape,
+    Size,
+    Tag,
+    Text,
+    Whole,
+    shorten,
+)
 
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-@dataclass(frozen=True, slots=True)
-class TcpListener:
-    """`host` is a name or an address without brackets; `port` 0 lets the system choose."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can connect. A name other than `localhost` counts as reachable from outside."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-
-@dataclass(frozen=True, slots=True)
-class UnixListener:
-    """A Unix socket at an absolute path."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"unix:{self.path}"
-
-    @property
-    def loopback(self) -> bool:
-        return True
+_EVERY_INTERFACE = TcpListener("0.0.0.0", 8080)  # noqa: S104 - a proxy serves every interface
+_LOOPBACK = TcpListener("127.0.0.1", 9464)
+_FILE = LocalPath("a file path")
+_ADDRESS = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", addresses.listener)
+_TARGET = Text("a URL", texts.upstream_url, addresses.TARGET_PATTERN)
+_ENCRYPTION_KEY = Text("text of 32 characters or more", addresses.encryption_key, secret=True)
 
 
-Listener: TypeAlias = TcpListener | UnixListener
+@dataclass(frozen=True)
+class _TlsVersion(Choice):
+    """A version of TLS: a word that looks like a number, quoted or not."""
+
+    accepts: ClassVar[frozenset[Tag]] = frozenset({Tag.TEXT, Tag.NUMBER})
+
+    def spellings(self) -> list[object]:
+        return [*self.words, *map(float, self.words)]
+
+    def parse(self, text: str) -> str:
+        if text not in self.words:
+            raise ValueError(f'"{shorten(text)}" is not spoken here; {" and ".join(self.words)} are')
+        return text
+
+
+_TLS_VERSION = _TlsVersion({word: word for word in ("1.2", "1.3")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +68,13 @@ class TlsServer:
     that differ in nothing else mean a renewed certificate.
     """
 
-    cert_file: str
-    key_file: str
-    client_ca_file: str | None
-    min_version: str
-    stamp: str
+    SHAPE: ClassVar = Shape(meant={"ca_file": "client_ca_file"})
+
+    cert_file: Annotated[str, _FILE, "PEM: the listener's certificate, then its issuers."]
+    key_file: Annotated[str, _FILE, "PEM: the certificate's key, without a passphrase. Default: `cert_file` holds it too."] = ""
+    client_ca_file: Annotated[str | None, _FILE, "PEM: with it every client needs a certificate from one of these authorities."] = None
+    min_version: Annotated[str, _TLS_VERSION, "The oldest TLS version that is spoken."] = "1.2"
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +85,28 @@ class TlsClient:
     `stamp` is as in `TlsServer`.
     """
 
-    ca_file: str | None
-    cert_file: str | None
-    key_file: str | None
-    server_name: str | None
-    min_version: str
-    verify: bool
-    stamp: str
+    SHAPE: ClassVar = Shape(meant={"client_ca_file": "ca_file"})
+
+    ca_file: Annotated[str | None, _FILE, "PEM: the authorities that are trusted. Default: the system's."] = None
+    cert_file: Annotated[str | None, _FILE, "PEM: the certificate that the gateway shows, then its issuers."] = None
+    key_file: Annotated[str | None, _FILE, "PEM: the certificate's key, without a passphrase. Default: `cert_file` holds it too."] = None
+    server_name: Annotated[
+        str | None, Text("a host name", addresses.server_name), "The name asked for (SNI) and verified. Default: the target's host."
+    ] = None
+    min_version: Annotated[str, _TLS_VERSION, "The oldest TLS version that is spoken."] = "1.2"
+    verify: Annotated[bool, "false: any certificate will do, also an attacker's."] = True
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Admin:
     """The admin listener. `token` is None only on a loopback listener; `tls` None means plain HTTP."""
 
-    listen: Listener
-    token: str | None = field(default=None, repr=False, metadata={"secret": True})
-    tls: TlsServer | None = None
+    listen: Annotated[Listener, _ADDRESS, "Where health, metrics and the admin API are served."] = _LOOPBACK
+    token: Annotated[str | None, Text("text", addresses.admin_token, secret=True), "Bearer token; required off loopback."] = field(
+        default=None, repr=False
+    )
+    tls: Annotated[TlsServer | None, "Serve HTTPS. Without it: plain HTTP."] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,88 +117,174 @@ class ClientSettings:
     `max_connections_per_address` 0 means no limit of its own.
     """
 
-    header_timeout: float
-    body_timeout: float
-    send_timeout: float
-    min_rate: int
-    half_close_timeout: float
-    idle_timeout: float
-    max_connections: int
-    max_connections_per_address: int
-    max_header_size: int
-    max_headers: int
+    header_timeout: Annotated[float, Duration("10ms", "10m"), "For the whole head of a request, from its first byte."] = 15.0
+    body_timeout: Annotated[float, Duration("10ms", "1h"), "How long a client may send nothing of a request's body."] = 60.0
+    send_timeout: Annotated[float, Duration("10ms", "1h"), "How long a client may take nothing of an answer."] = 60.0
+    min_rate: Annotated[
+        int, Size("1MiB"), "Bytes a second that a client must send of a body, or take of an answer, on the whole; 0: no least."
+    ] = 240
+    half_close_timeout: Annotated[
+        float,
+        Duration("10ms", "1h"),
+        "How long an answer that streams may be silent when the client has ended its sending, and may be gone.",
+    ] = 30.0
+    idle_timeout: Annotated[float, Duration("10ms", "1h"), "How long a connection is kept between two requests."] = 75.0
+    max_connections: Annotated[int, Whole(1, 1_000_000), "Client connections of one process."] = 10_000
+    max_connections_per_address: Annotated[int, Whole(0, 1_000_000), "Of these, from one address; 0: no limit of its own."] = 0
+    max_header_size: Annotated[int, Size("1MiB", "1KiB"), "The largest head of a request; above it: 431."] = 64 * 1024
+    max_headers: Annotated[int, Whole(1, 10_000), "The most header lines of a request; above it: 431."] = 256
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
     """`total` bounds the bodies that one process holds in memory; `spill_directory` None is the system's temporary directory."""
 
-    total: int
-    spill_directory: str | None
+    total: Annotated[int, Size("1024GiB", "16MiB"), "Bodies that one process holds in memory; beyond it new work gets 503."] = (
+        256 * 1024 * 1024
+    )
+    spill_directory: Annotated[
+        str | None, LocalPath("a folder path"), "Where large bodies wait on disk. Default: the system's temporary directory."
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresSettings:
     """The authority. `timeout` bounds one statement; `allow_unsafe` names what start would otherwise refuse in the server."""
 
-    dsn: str = field(repr=False, metadata={"secret": True})
-    pool_size: int
-    timeout: float
-    prepared_statements: bool
-    allow_unsafe: frozenset[str]
+    dsn: Annotated[str, Text("text", addresses.postgres_dsn, secret=True), "postgresql://user:password@host:5432/db."] = field(repr=False)
+    pool_size: Annotated[int, Whole(1, 1000), "Connections of one process."] = 8
+    timeout: Annotated[float, Duration("10ms", "1m"), "For one statement, waiting for a connection included."] = 2.0
+    prepared_statements: Annotated[bool, "false behind a pooler in transaction mode."] = True
+    allow_unsafe: Annotated[
+        frozenset[str],
+        SetOf(Choice.of(("fsync_off", "synchronous_commit_off", "in_recovery"))),
+        "Server settings that would otherwise be refused, since they can lose a committed record.",
+    ] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
     """The hot path. Responses over `max_value` bytes are not cached; `replay_ttl` caps how long one is."""
 
-    url: str = field(repr=False, metadata={"secret": True})
-    timeout: float
-    lease: float
-    replay_ttl: float
-    max_value: int
+    url: Annotated[str, Text("text", addresses.redis_url, secret=True), "redis://host:6379/0; empty: Postgres alone."] = field(
+        default="", repr=False
+    )
+    timeout: Annotated[float, Duration("1ms", "10s"), "For one command; then Postgres answers alone."] = 0.1
+    lease: Annotated[float, Duration("100ms", "5m"), "How long a key is marked as running; much shorter than a route's lease."] = 5.0
+    replay_ttl: Annotated[float, Duration("1s", "7d"), "How long a completed answer is kept at most."] = 900.0
+    max_value: Annotated[int, Size("64MiB"), "Answers with more bytes are not kept in Redis."] = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class DrainSettings:
     """`delay` is how long a stopping process goes on accepting while it is not ready; `timeout` bounds what follows."""
 
-    delay: float
-    timeout: float
+    delay: Annotated[float, Duration("0s", "10m"), "On SIGTERM: how long to go on accepting while not ready."] = 5.0
+    timeout: Annotated[float, Duration("0s", "25h"), "Then: how long running requests may take."] = 75.0
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamTimeouts:
+    """How long each step of an exchange may take. `stream_idle` bounds the silence in event streams and tunnels."""
+
+    connect: Annotated[float, Duration("1ms", "5m"), "For a connection: resolving, connecting, TLS."] = 2.0
+    first_byte: Annotated[float, Duration("1ms", "1h"), "From the request's end to the response's head."] = 30.0
+    read_idle: Annotated[float, Duration("1ms", "1h"), "Between two pieces of a response."] = 30.0
+    stream_idle: Annotated[float, Duration("1ms", "7d"), "Silence in event streams and tunnels."] = 3600.0
+    total: Annotated[float, Duration("1ms", "24h"), "For the whole exchange."] = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamHealth:
+    """A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests are refused while no
+    target can be connected to; None means if there are several.
+    """
+
+    failures: Annotated[int, Whole(0, 1000), "Failures in a row after which a target is left alone; 0: never."] = 10
+    cooldown: Annotated[float, Duration("10ms", "1h"), "How long it is left alone before one request tries it."] = 5.0
+    circuit: Annotated[bool | None, "Whether requests are refused while no target can be connected to. Default: with several targets."] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Targets(Form[tuple[str, ...]]):
+    """The targets of an upstream, however the file spells them."""
+
+    url: Annotated[str | None, _TARGET, "http://host:port, https://host:port or unix:/path. Either this or `targets`."] = None
+    targets: Annotated[
+        tuple[str, ...] | None, ListOf(_TARGET, at_least=1), "Several URLs of one API, tried in turn. Either this or `url`."
+    ] = None
+
+    def value(self) -> tuple[str, ...]:
+        return (self.url,) if self.url else self.targets or ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig:
     """One upstream API. Each of `targets` (one or more, distinct) is scheme, host and optional port, or `unix:/path`, nothing else.
 
     `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the Host line as
     received), `target` (each target's own) or the Host line's literal value. `forwards_overrides`: it knows no other path or method than
-    the request line's, so what asks for one goes on. `tls` is None unless the targets are `https://`, and may
-    be None then too. A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests are
-    refused while no target can be connected to; None means if there are several. `stream_idle` bounds the silence in event streams and
-    tunnels.
+    the request line's, so what asks for one goes on. `tls` is None unless the targets are `https://`, and may be None then too.
     """
 
     name: str
-    targets: tuple[str, ...]
-    connect: float
-    first_byte: float
-    read_idle: float
-    total: float
-    max_execution: float
-    keepalive: float
-    max_connections: int
-    host: str
-    forwards_overrides: bool
-    tls: TlsClient | None
-    failures: int
-    cooldown: float
-    circuit: bool | None
-    stream_idle: float
-    slot_wait: float
+    targets: Annotated[tuple[str, ...], Inline(Targets)]
+    host: Annotated[str, Text("a host name", addresses.host_line), "The Host line: forward (as received), target (its own) or a name."] = (
+        "forward"
+    )
+    forwards_overrides: Annotated[
+        bool,
+        Key("overrides"),
+        Choice({"refuse": False, "forward": True}),
+        "Fields and parameters that ask for another path or method: refuse what could lead around a guarded route, or forward all.",
+    ] = False
+    tls: Annotated[TlsClient | None, "How https:// targets are spoken to."] = None
+    health: Annotated[UpstreamHealth, "When a failing target is left alone."] = field(default_factory=UpstreamHealth)
+    timeouts: Annotated[UpstreamTimeouts, "How long each step may take."] = field(default_factory=UpstreamTimeouts)
+    max_execution: Annotated[float, Duration("0s", "7d"), "After this the upstream has surely finished or dropped a request."] = 120.0
+    keepalive: Annotated[float, Duration("0s", "1h"), "How long an idle connection is kept; less than the upstream keeps it."] = 4.0
+    max_connections: Annotated[int, Whole(1, 65535), "Connections of one process to each target."] = 256
+    slot_wait: Annotated[float, Duration("0s", "5m"), "How long a request waits while all of them are taken."] = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class EncryptionKeys(Form[tuple[bytes, ...]]):
+    """The first of them seals, and each of them opens."""
+
+    encryption_key: Annotated[bytes | None, _ENCRYPTION_KEY, "The secret under which stored requests are encrypted (`probe: resend`)."] = (
+        field(default=None, repr=False)
+    )
+    former_encryption_keys: Annotated[
+        tuple[bytes, ...],
+        ListOf(_ENCRYPTION_KEY, unique=False),
+        "Earlier ones, for what was encrypted under them: until its records are resolved.",
+    ] = field(default=(), repr=False)
+    former_encryption_key_files: Annotated[
+        tuple[bytes, ...] | None,
+        ListOf(FromFile(_ENCRYPTION_KEY), at_least=1, unique=False),
+        "Earlier ones, each in a file of its own.",
+    ] = field(default=None, repr=False)
+
+    def value(self) -> tuple[bytes, ...]:
+        keys = (self.encryption_key, *self.former_encryption_keys, *(self.former_encryption_key_files or ()))
+        return tuple(dict.fromkeys(key for key in keys if key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteMap:
+    """The routes, and what fills in what they leave out."""
+
+    defaults: Annotated[Policy | None, "Fields of `idempotency` for routes that do not say otherwise."] = None
+    routes: Annotated[
+        tuple[Route, ...],
+        ListOf(SectionOf(Route), at_least=1, unique=False, keep=True),
+        "The route map; the first match counts.",
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """One valid configuration file. `redis` None means Postgres alone; `warnings` are findings that do not stop anything.
 
@@ -190,26 +294,48 @@ class Config:
     of new records.
     """
 
-    name: str
-    listen: Listener
-    tls: TlsServer | None
-    admin: Admin
-    workers: int
-    trusted_proxies: tuple[Network, ...]
-    forwarded: Forwarding
-    proxy_status: bool
-    cors: Cors | None
-    client: ClientSettings
-    memory: MemorySettings
-    postgres: PostgresSettings
-    redis: RedisSettings | None
-    digest_secret: bytes | None = field(repr=False, metadata={"secret": True})
-    problem_base: str
-    access_log: bool
-    drain: DrainSettings
-    upstreams: Mapping[str, UpstreamConfig]
-    routes: tuple[Route, ...]
-    webhook_listen: Listener | None = None
-    encryption_keys: tuple[bytes, ...] = field(default=(), repr=False, metadata={"secret": True})
+    name: Annotated[
+        str,
+        Text("a name", addresses.pseudonym, addresses.PSEUDONYM_PATTERN),
+        "This gateway's name in Via and Proxy-Status; gateways in a chain need different ones.",
+    ] = "idempotency-gateway"
+    listen: Annotated[Listener, _ADDRESS, "Where requests are taken."] = _EVERY_INTERFACE
+    webhook_listen: Annotated[
+        Listener | None,
+        Text("an address such as 127.0.0.1:8081 or unix:/run/webhooks.sock", addresses.optional_listener),
+        "Where webhooks are taken, in plain HTTP. Empty: on `listen`.",
+    ] = None
+    workers: Annotated[int, Whole(1, 256), "Processes."] = 1
+    trusted_proxies: Annotated[
+        tuple[Network, ...], ListOf(Text("a network", addresses.network)), "Networks whose forwarded headers are believed."
+    ] = ()
+    forwarded: Annotated[Forwarding, "Which fields tell upstreams about the client: X-Forwarded-*, Forwarded (RFC 7239), both or none."] = (
+        Forwarding.X_FORWARDED
+    )
+    proxy_status: Annotated[bool, "Add Proxy-Status (RFC 9209) to answers; it tells clients what is behind."] = False
+    cors: Annotated[Cors | None, "Which pages of other origins may read the gateway's own answers, and replays."] = None
+    tls: Annotated[TlsServer | None, "Serve HTTPS. Without it: plain HTTP."] = None
+    admin: Annotated[Admin, "The second listener: health, metrics, admin API."] = field(default_factory=Admin)
+    client: Annotated[ClientSettings, "What a client connection may take: time and size."] = field(default_factory=ClientSettings)
+    memory: Annotated[MemorySettings, "Where bodies are while they pass."] = field(default_factory=MemorySettings)
+    postgres: Annotated[PostgresSettings, "The authority for every record."]
+    redis: Annotated[RedisSettings | None, "The hot path."] = None
+    digest_secret: Annotated[
+        bytes | None,
+        Text("text of 16 characters or more", addresses.digest_secret, secret=True),
+        "The secret under which credentials and fingerprints are digested. Must never change while records live.",
+    ] = field(default=None, repr=False)
+    fingerprint_version: Annotated[
+        int,
+        Whole(min(WRITABLE), max(WRITABLE)),
+        "The version of the fingerprints of new records. 2 while gateways of a release before version 3 share the database.",
+    ] = VERSION
+    encryption_keys: Annotated[tuple[bytes, ...], Inline(EncryptionKeys)] = field(default=(), repr=False)
+    problem_base: Annotated[str, Text("an absolute URI", addresses.problem_base), "The start of the `type` of every problem document."] = (
+        "urn:idempotency-gateway:problem:"
+    )
+    access_log: Annotated[bool, "One JSON line for each request."] = True
+    drain: Annotated[DrainSettings, "How a process stops."] = field(default_factory=DrainSettings)
+    upstreams: Annotated[Mapping[str, UpstreamConfig], MapOf(NAME, UpstreamConfig), "The APIs behind the gateway, by name."]
+    routes: Annotated[tuple[Route, ...], Inline(RouteMap)]
     warnings: tuple[Mistake, ...] = ()
-    fingerprint_version: int = VERSION

@@ -6,33 +6,27 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.config.addresses import Network, TcpListener, UnixListener
 from gateway.config.mistakes import Mistake
-from gateway.config.model import Config, Network, TcpListener, UnixListener
-from gateway.core.policy import JwksUrl, JwtSecret
-from gateway.core.reconcile.policy import PlainSignature, Probe, RequestTemplate, StandardSignature, StripeSignature
+from gateway.config.model import Config
+from gateway.core.reconcile.policy import Probe
 
 HIDDEN = "***"
-_SECRETS = frozenset(
-    {(JwtSecret, "secret"), (JwksUrl, "url"), (RequestTemplate, "headers")}
-    | {(signature, "secrets") for signature in (StripeSignature, StandardSignature, PlainSignature)}
-)
-"""Fields of the core, which marks none itself."""
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?:(?P<user>[^@/?#]*)@)?(?P<host>[^@/?#]*)(?P<path>[^@?#]*)(?:[?#][^@]*)?")
 
 
 def redact(config: Config) -> dict[str, object]:
     """What JSON can carry: durations in seconds, sizes in bytes, sets sorted.
 
-    A secret is `***`; of a URL that holds one, scheme, host and path stay if they can be told from the secret without doubt.
+    What is kept out of a `repr` is a secret, and `***`; of a URL that holds one, scheme, host and path stay if they can be told from the
+    secret without doubt.
     """
     return _members(config)
 
 
 def _field(owner: object, field: "dataclasses.Field[Any]") -> object:
     value = getattr(owner, field.name)
-    if value is not None and (field.metadata.get("secret") or (type(owner), field.name) in _SECRETS):
-        return _hide(value)
-    return _plain(value)
+    return _plain(value) if field.repr or value is None else _hide(value)
 
 
 def _members(owner: Any) -> dict[str, object]:

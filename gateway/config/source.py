@@ -5,24 +5,20 @@ Anchors and aliases are allowed; merge keys (`<<`) and tags are not. Duplicate k
 mapping knows its path and reports them.
 """
 
-import enum
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import yaml
 
+from gateway.config.mistakes import Place
+from gateway.core.setting import Tag
+from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
+
+MAX_FILE = 4 * 1024 * 1024
+
 _YAML = "tag:yaml.org,2002:"
-
-
-class Tag(enum.StrEnum):
-    """What a plain scalar looks like, in the words of an error message."""
-
-    TEXT = "text"
-    INTEGER = "whole number"
-    NUMBER = "number"
-    FLAG = "flag"
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +167,40 @@ class _Convert:
                 line, column, "<<", Refused(line, column, "merge keys are not supported; use an alias for the whole value, or `defaults`")
             )
         return Entry(line, column, key.value, self.node(value))
+
+
+class Unreadable(Exception):
+    """No tree. `place` is where in the file the reason is; None if the file itself cannot be had."""
+
+    def __init__(self, place: Place | None, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+        self.message = message
+
+
+def read_tree(path: Path) -> Node:
+    """The root of a file of UTF-8 text, at most 4MiB. Raises `Unreadable`."""
+    return parse_tree(_read(path))
+
+
+def parse_tree(raw: bytes) -> Node:
+    """The root of a file with this content. Raises `Unreadable`, always with a place."""
+    try:
+        root = compose(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8-sig")
+        raise Unreadable(Place(*position(before, len(before))), "the file is not UTF-8 text") from None
+    except SyntaxMistake as mistake:
+        raise Unreadable(Place(mistake.line, mistake.column), mistake.message) from None
+    if root is None:
+        raise Unreadable(Place(1, 1), "the file is empty")
+    return root
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_local(path, MAX_FILE)
+    except TooLarge:
+        raise Unreadable(None, "the file is larger than 4MiB") from None
+    except LocalFileError as error:
+        raise Unreadable(None, f"cannot read the file: {error}") from None

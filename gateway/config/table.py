@@ -1,20 +1,25 @@
-"""The resolved routes as people read them, and the settings around them."""
+"""The resolved routes as people read them, and the settings around them, each as the file would say it."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from gateway.config import words
 from gateway.config.dialect_files import builtin_dialect
-from gateway.config.edge_fields import ClientFields, MemoryFields, TlsServerFields
-from gateway.config.fields import ConfigFields
-from gateway.config.model import Config, UpstreamConfig
-from gateway.config.policy_table import key_words, policy_lines, principal_words, shown
-from gateway.config.shapes import Field, Struct
-from gateway.config.units import format_duration
-from gateway.config.upstream_fields import HealthFields, TimeoutFields, TlsClientFields, UpstreamFields
-from gateway.core.policy import InFlight, Route
+from gateway.config.model import Config, TlsClient, TlsServer
+from gateway.core.policy import Dialect, InFlight, KeyPlace, Policy, Route
+from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Reconcile, Webhook
+from gateway.core.setting import Setting, declared
+from gateway.core.units import format_duration
 from gateway.dialects import names
 
+Rows: TypeAlias = Iterator[tuple[str, str]]
+
 _HEADINGS = ("ROUTE", "METHODS", "PATH", "UPSTREAM", "MODE", "SCOPE", "PRINCIPAL", "KEY", "IN FLIGHT", "LEASE", "RETENTION", "STORE OUTAGE")
+_IN_COLUMNS = frozenset({"scope", "principal", "mode", "in_flight", "wait", "lease", "retention", "on_store_outage", "combine"})
+_IN_COLUMNS_OF_KEY = frozenset({"place", "required"})
+_SAID_WHOLE = (TlsServer, TlsClient)
+"""Sections of which the defaults are shown, too: what of TLS is spoken is worth a line."""
 
 
 def route_table(routes: Sequence[Route]) -> str:
@@ -23,16 +28,20 @@ def route_table(routes: Sequence[Route]) -> str:
 
 
 def settings_table(config: Config) -> str:
-    """What is not by default and not in the table of routes: one line a setting, by its path, under a line of headings.
+    """What is not by default and not in the table of routes: one line a setting, by its path, under a line of headings. No secret is shown.
 
     Empty if all is as by default. A route's settings stand under its id, whether the route, `defaults` or its dialect has them.
     """
-    rows = list(_edges(config))
+    rows = list(_changed("", config, skip=frozenset({"upstreams", "routes"})))
     for route in config.routes:
         if route.policy is not None:
-            rows += [(f"routes.{route.id}.{path}", value) for path, value in policy_lines(route.policy)]
+            rows += _policy(f"routes.{route.id}.", route.policy)
+        if route.cors != config.cors and route.cors is not None:
+            rows += _changed(f"routes.{route.id}.cors.", route.cors)
     for upstream in config.upstreams.values():
-        rows += _upstream(f"upstreams.{upstream.name}", upstream)
+        if len(upstream.targets) > 1:
+            rows.append((f"upstreams.{upstream.name}.targets", " ".join(upstream.targets)))
+        rows += _changed(f"upstreams.{upstream.name}.", upstream, skip=frozenset({"targets"}))
     return _align([("SETTING", "VALUE"), *rows]) if rows else ""
 
 
@@ -41,42 +50,67 @@ def dialect_table() -> str:
     return _align([("DIALECT", "ABOUT"), *((name, builtin_dialect(name).about) for name in names())])
 
 
-def _edges(config: Config) -> Iterator[tuple[str, str]]:
-    names = ConfigFields
-    yield from _changed("", config, names.NAME, names.WEBHOOK_LISTEN, names.TRUSTED_PROXIES, names.FORWARDED, names.PROXY_STATUS)
-    yield from _changed("", config, names.FINGERPRINT_VERSION)
-    for path, tls in (("tls", config.tls), ("admin.tls", config.admin.tls)):
-        if tls is not None:
-            yield from _given(path, tls, TlsServerFields)
-    yield from _changed("client", config.client, *Struct.of(ClientFields).table)
-    yield from _changed("memory", config.memory, *Struct.of(MemoryFields).table)
+def _changed(path: str, owner: Any, skip: frozenset[str] = frozenset()) -> Rows:
+    fields = {field.name: field for field in dataclasses.fields(owner)}
+    for one in declared(type(owner)):
+        field, value = fields[one.attribute], getattr(owner, one.attribute)
+        said = isinstance(owner, _SAID_WHOLE) or value != _default(field)
+        if said and value is not None and field.repr and one.attribute not in skip:
+            yield from _rows(f"{path}{one.name}", one, value)
 
 
-def _upstream(path: str, upstream: UpstreamConfig) -> Iterator[tuple[str, str]]:
-    names = UpstreamFields
-    if len(upstream.targets) > 1:
-        yield f"{path}.targets", " ".join(upstream.targets)
-    yield from _changed(path, upstream, names.HOST)
-    if upstream.tls is not None:
-        yield from _given(f"{path}.tls", upstream.tls, TlsClientFields)
-    yield from _changed(f"{path}.health", upstream, *Struct.of(HealthFields).table)
-    yield from _changed(f"{path}.timeouts", upstream, *Struct.of(TimeoutFields).table)
-    yield from _changed(path, upstream, names.MAX_EXECUTION, names.KEEPALIVE, names.MAX_CONNECTIONS, names.SLOT_WAIT)
+def _default(field: "dataclasses.Field[Any]") -> object:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _changed(path: str, owner: object, *fields: Field[Any]) -> Iterator[tuple[str, str]]:
-    """The fields whose value, the owner's attribute of the same name, is not the default."""
-    for field in fields:
-        value = getattr(owner, field.name)
-        if value != field.default:
-            yield f"{path}.{field.name}".lstrip("."), shown(field, value)
+def _rows(path: str, one: Setting, value: Any) -> Rows:
+    match value:
+        case Reconcile():
+            yield from _reconcile(path, value)
+        case Webhook():
+            yield from _webhook(path, value)
+        case _ if isinstance(value, KeyPlace):
+            yield path, words.place(value)
+        case _ if declared(type(value)):
+            yield from _changed(f"{path}.", value)
+        case _:
+            yield path, _shown(one, value)
 
 
-def _given(path: str, owner: object, namespace: type) -> Iterator[tuple[str, str]]:
-    for field in Struct.of(namespace).table:
-        value = getattr(owner, field.name)
-        if value is not None:
-            yield f"{path}.{field.name}", shown(field, value)
+def _shown(one: Setting, value: object) -> str:
+    written = one.write(value)
+    if isinstance(written, bool):
+        return str(written).lower()
+    return (" ".join(map(str, written)) if isinstance(written, list) else str(written)) or "none"
+
+
+def _policy(path: str, policy: Policy) -> Rows:
+    if policy.dialect.name != Dialect().name:
+        yield f"{path}dialect", policy.dialect.name
+    yield from _changed(f"{path}key.", policy.key, _IN_COLUMNS_OF_KEY)
+    for hint in policy.hints:
+        yield f"{path}hints", words.hint(hint)
+    yield from _changed(path, policy, _IN_COLUMNS | {"dialect", "key", "hints"})
+
+
+def _reconcile(path: str, reconcile: Reconcile) -> Rows:
+    """Header fields are named, without their values."""
+    probe = reconcile.probe
+    if not isinstance(probe, Manual):
+        yield f"{path}.probe", words.probe(probe)
+    for rule in probe.rules if isinstance(probe, Lookup | Cancel) else ():
+        yield f"{path}.rules", words.rule(rule)
+    for name, pointer in reconcile.capture:
+        yield f"{path}.capture.{name}", pointer
+    yield from _changed(f"{path}.", reconcile.pace)
+
+
+def _webhook(path: str, webhook: Webhook) -> Rows:
+    yield path, f"POST {webhook.path}, signed {words.signature(webhook.signature)}, event id {webhook.event_id}"
+    yield f"{path}.find", f"{webhook.find} as {webhook.by}"
+    for rule in webhook.rules:
+        yield f"{path}.rules", words.rule(rule)
+    yield from _changed(f"{path}.", webhook, frozenset({"path", "signature", "event_id", "find", "by", "rules"}))
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> str:
@@ -94,8 +128,8 @@ def _row(route: Route) -> tuple[str, ...]:
         *first,
         policy.mode.value,
         policy.scope,
-        principal_words(policy),
-        key_words(policy),
+        words.principal(policy),
+        words.key(policy),
         in_flight,
         format_duration(policy.lease),
         format_duration(policy.retention),

@@ -9,15 +9,19 @@ for a first answer if the upstream sent none.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
+from gateway.core import texts
 from gateway.core.headers import Fields, wire_name
 from gateway.core.model import Headers
+from gateway.core.setting import Choice, Duration, Key, ListOf, SetOf, Shape, Text
 
 ALLOW_ORIGIN = b"Access-Control-Allow-Origin"
 EXPOSE = b"Access-Control-Expose-Headers"
 
 _ALLOW_ORIGIN, _FAMILY, _VARY = ALLOW_ORIGIN.lower(), b"access-control-", b"vary"
 _NAMES = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+([ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
+_HEADERS = ListOf(Text("a header name", texts.header_name, texts.HEADER_PATTERN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,23 @@ class Cors:
     for), and hold for `max_age` seconds.
     """
 
-    origins: frozenset[str] = frozenset()
-    credentials: bool = False
-    expose: tuple[str, ...] = ()
-    answers: bool = False
-    headers: tuple[str, ...] = ()
-    max_age: float = 600.0
+    SHAPE: ClassVar = Shape(meant={"allow_origins": "origins", "allow_credentials": "credentials", "expose_headers": "expose"})
+
+    origins: Annotated[
+        frozenset[str],
+        SetOf(Text("an origin", texts.origin, texts.ORIGIN_PATTERN)),
+        "Whose pages may read answers: origins such as https://shop.example, or * for any. None: the gateway says nothing.",
+    ] = frozenset()
+    credentials: Annotated[bool, "Whether they may with cookies and the like."] = False
+    expose: Annotated[tuple[str, ...], _HEADERS, "Fields that their scripts may read, beside the gateway's own."] = ()
+    answers: Annotated[
+        bool,
+        Key("preflight"),
+        Choice({"upstream": False, "answer": True}),
+        "Who answers preflights: upstream, by whatever route takes OPTIONS; or the gateway.",
+    ] = False
+    headers: Annotated[tuple[str, ...], _HEADERS, "Fields that requests may have, where the gateway answers. None: any."] = ()
+    max_age: Annotated[float, Duration("0s", "1d"), "How long browsers may keep that answer."] = 600.0
 
     @property
     def anywhere(self) -> bool:

@@ -113,3 +113,9 @@ trace ids), what is about the answer's form (`Accept`, `Prefer`), and fields of 
 
 Part of fingerprint version 3: another list is another version.
 """
+
+HOST = "host"
+"""What `ignore_headers` calls the host that a request is for."""
+
+DROPPABLE = frozenset({HOST} | {name.decode() for name in SELECTING})
+"""What `ignore_headers` may name: all that version 3 of the fingerprint covers without being asked to."""

@@ -27,7 +27,8 @@ import json
 from dataclasses import dataclass
 
 from gateway.core.canonical import canonicalise
-from gateway.core.fingerprint_head import DROPPABLE, HOST, HeadReader, head_reader
+from gateway.core.field_names import DROPPABLE, HOST
+from gateway.core.fingerprint_head import HeadReader, head_reader
 from gateway.core.forms import FORM_TYPE, in_order_of_names, in_safe_order, read_form, without_named
 from gateway.core.model import Fingerprint, Headers
 from gateway.core.multipart import MEDIA_TYPE as MULTIPART_TYPE

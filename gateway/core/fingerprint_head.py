@@ -11,12 +11,6 @@ from gateway.core.model import Headers
 from gateway.core.policy import FingerprintPolicy
 from gateway.core.scope import length_prefixed
 
-HOST = "host"
-"""What `ignore_headers` calls the host that a request is for."""
-
-DROPPABLE = frozenset({HOST} | {name.decode() for name in SELECTING})
-"""What `ignore_headers` may name: all that version 3 covers without being asked to."""
-
 _NOT_COUNTED = frozenset({b"charset", b"boundary"})
 """Parameters of a media type that change how a body is spelt and not what it means."""
 

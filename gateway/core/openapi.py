@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gateway.core.openapi_answers import Json, parameter, responses, summary, upstream_headers
+from gateway.core.path_pattern import parse_pattern
 from gateway.core.pointers import at, split_pointer
 from gateway.core.policy import HeaderKey, Mode, Policy, QueryKey, Route
-from gateway.core.routes import parse_pattern
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")
 """The methods that OpenAPI 3.0 and 3.1 have operations for."""

@@ -4,11 +4,44 @@ are bytes.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, TypeAlias, assert_never
 
+from gateway.core import texts
 from gateway.core.cors import Cors
-from gateway.core.reconcile.policy import AnswerPlan, Condition, Manual, Reconcile, Webhook
+from gateway.core.key_pattern import expression
+from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
+from gateway.core.route_hosts import parse_host
+from gateway.core.setting import (
+    Choice,
+    DialectName,
+    Duration,
+    Form,
+    Inline,
+    Key,
+    ListOf,
+    LocalPath,
+    NoneOr,
+    OneOrMany,
+    SectionOf,
+    SetOf,
+    Shape,
+    Size,
+    Text,
+    Whole,
+    Yes,
+)
+from gateway.core.signing import Algorithm
+
+NAME = Text("a name", texts.name, texts.NAME_PATTERN)
+HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
+_FILE = LocalPath("a file path")
+_QUERY = Text("the name of a query parameter", texts.parameter)
+_POINTER = Text("a JSON pointer", texts.member_pointer, texts.POINTER_PATTERN)
+_FORM = Text("the name of a form field", texts.parameter)
+_NAMES = ListOf(Text("the name of a parameter", texts.parameter))
+_POINTERS = ListOf(Text("a JSON pointer", texts.pointer, texts.POINTER_PATTERN))
+_STATUSES = SetOf(Whole(100, 599))
 
 DEFAULT_RETENTION = 86400.0
 """Seconds that a completed record is kept where neither its route nor its upstream says how long."""
@@ -130,6 +163,58 @@ class FormKey:
 
 KeyPlace: TypeAlias = HeaderKey | QueryKey | BodyKey | FormKey
 
+_PLACES = Shape(
+    one_of=("header", "query", "json_pointer", "form"),
+    meant={"name": "header", "parameter": "query", "pointer": "json_pointer", "body": "json_pointer", "field": "json_pointer"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource(Form[KeyPlace]):
+    """Where the file says that the client puts the key."""
+
+    SHAPE: ClassVar = _PLACES
+
+    header: Annotated[
+        tuple[str, ...],
+        OneOrMany(HEADER),
+        "The header field that holds the key; of a list, one of them may be there, or several that are equal. Either this or `query`, "
+        "`json_pointer` or `form`.",
+    ] = ("Idempotency-Key",)
+    query: Annotated[str | None, _QUERY, "The query parameter that holds the key."] = None
+    json_pointer: Annotated[
+        str | None, _POINTER, "Where in the JSON body the key is (RFC 6901), text or whole number; bodies up to 1MiB."
+    ] = None
+    form: Annotated[
+        str | None, _FORM, "The field of a form body (application/x-www-form-urlencoded) that holds the key; bodies up to 1MiB."
+    ] = None
+
+    def value(self) -> KeyPlace:
+        return _place(self.header, self.query, self.json_pointer, self.form)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTarget(Form[KeyPlace]):
+    """Where the file says that the upstream sees the key."""
+
+    SHAPE: ClassVar = replace(_PLACES, required=True)
+
+    header: Annotated[str | None, HEADER, "A header field. Either this or `query`, `json_pointer` or `form`."] = None
+    query: Annotated[str | None, _QUERY, "A query parameter."] = None
+    json_pointer: Annotated[str | None, _POINTER, "A member of the JSON body (RFC 6901). Nothing else of the body changes."] = None
+    form: Annotated[str | None, _FORM, "A field of the form body. Nothing else of the body changes."] = None
+
+    def value(self) -> KeyPlace:
+        return _place((self.header or "",), self.query, self.json_pointer, self.form)
+
+
+def _place(headers: tuple[str, ...], query: str | None, json_pointer: str | None, form: str | None) -> KeyPlace:
+    if query is not None:
+        return QueryKey(query)
+    if form is not None:
+        return FormKey(form)
+    return HeaderKey(headers[0], headers[1:]) if json_pointer is None else BodyKey(json_pointer)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyPolicy:
@@ -140,14 +225,16 @@ class KeyPolicy:
     digest.
     """
 
-    place: KeyPlace = field(default_factory=lambda: HeaderKey("Idempotency-Key"))
-    required: bool = True
-    mode: KeyMode = KeyMode.LENIENT
-    min_length: int = 1
-    max_length: int = 255
-    pattern: str | None = None
-    fold_case: bool = False
-    notice: bool = True
+    place: Annotated[KeyPlace, Inline(KeySource)] = field(default_factory=lambda: HeaderKey("Idempotency-Key"))
+    required: Annotated[bool, "Whether a request without a key is refused (400) or passed through unguarded."] = True
+    mode: Annotated[KeyMode, "lenient: a quoted string or a bare token; strict: a quoted string; raw: visible ASCII."] = KeyMode.LENIENT
+    min_length: Annotated[int, Whole(1, 255), "The least number of characters of a key."] = 1
+    max_length: Annotated[int, Whole(1, 255), "The greatest number of characters of a key."] = 255
+    pattern: Annotated[
+        str | None, Text("a regular expression", expression), "A regular expression that the whole key must match besides."
+    ] = None
+    fold_case: Annotated[bool, "Whether keys that differ in letter case alone are one key."] = False
+    notice: Annotated[bool, "Count and log, by digest, keys that look guessable or personal."] = True
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -173,7 +260,9 @@ class BasicPrincipal:
 class CertificatePrincipal:
     """The subject of the client's certificate: of our own TLS, or (`header`) as a trusted proxy tells it."""
 
-    header: str | None = None
+    header: Annotated[
+        str | None, HEADER, "The header field in which a trusted proxy names the subject. Default: the certificate of our own TLS."
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +279,7 @@ class JwksUrl:
     an answer.
     """
 
-    url: str
+    url: str = field(repr=False)
     refresh: float = 300.0
     stale: float = 86400.0
 
@@ -203,18 +292,48 @@ class JwtSecret:
 
 
 @dataclass(frozen=True, slots=True)
+class JwtKeys(Form[JwksFile | JwksUrl | JwtSecret]):
+    """Where the file says that the keys are. The stamp of `JwksFile` is for whoever reads that file."""
+
+    SHAPE: ClassVar = Shape(one_of=("jwks_file", "jwks_url", "secret"), required=True)
+
+    jwks_file: Annotated[str | None, _FILE, "JSON: the issuer's public keys (RFC 7517)."] = None
+    jwks_url: Annotated[str | None, Text("a URL", texts.jwks_url), "Where the issuer publishes its keys."] = None
+    secret: Annotated[str | None, Text("text", texts.optional, secret=True), "A secret shared with the issuer; for HS256 and its like."] = (
+        field(default=None, repr=False)
+    )
+    refresh: Annotated[float, Duration("10s", "24h"), "How often the keys of `jwks_url` are asked for."] = 300.0
+    stale: Annotated[float, Duration("10s", "30d"), "How long keys of `jwks_url` are used while nobody answers there."] = 86400.0
+
+    def value(self) -> JwksFile | JwksUrl | JwtSecret:
+        if self.jwks_file is not None:
+            return JwksFile(self.jwks_file, "")
+        return JwtSecret((self.secret or "").encode()) if self.jwks_url is None else JwksUrl(self.jwks_url, self.refresh, self.stale)
+
+
+@dataclass(frozen=True, slots=True)
 class JwtPrincipal:
     """A claim of a JWT (RFC 7519) that is verified: signature by `keys` and one of `algorithms`, `exp` and `nbf` within
     `leeway`, `iss` and `aud` where given. `claim` is the path to a text or whole number.
     """
 
-    claim: tuple[str, ...]
-    keys: JwksFile | JwksUrl | JwtSecret
-    algorithms: tuple[str, ...]
-    header: str = "Authorization"
-    issuer: str | None = None
-    audience: tuple[str, ...] = ()
-    leeway: float = 30.0
+    claim: Annotated[
+        tuple[str, ...],
+        OneOrMany(Text("the name of a claim", texts.not_empty("a claim has a name, such as sub"))),
+        "The claim that says who asks, such as sub; a list leads to a nested one.",
+    ]
+    keys: Annotated[JwksFile | JwksUrl | JwtSecret, Inline(JwtKeys)]
+    algorithms: Annotated[
+        tuple[str, ...], ListOf(Algorithm.any(), at_least=1), "What a token may be signed with, as in [RS256]; all else is refused."
+    ]
+    header: Annotated[str, HEADER, "The header field that holds the token, as Bearer credentials or bare."] = "Authorization"
+    issuer: Annotated[str | None, Text("an issuer", texts.optional), "What `iss` must be."] = None
+    audience: Annotated[
+        tuple[str, ...],
+        OneOrMany(Text("an audience", texts.not_empty("an audience is a text that is not empty, as in https://api.example.com"))),
+        "What `aud` must name, one of these at least; without it a token for another service counts too.",
+    ] = ()
+    leeway: Annotated[float, Duration("0s", "5m"), "By how much clocks may differ, for `exp` and `nbf`."] = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +342,45 @@ class ForwardAuthPrincipal:
     for `cache`.
     """
 
-    upstream: str
-    path: str
-    answer_header: str
-    forward: tuple[str, ...] = ("Authorization", "Cookie")
-    cache: float = 5.0
+    upstream: Annotated[str, NAME, "The service that is asked: a name among `upstreams`."]
+    path: Annotated[str, Text("a path", texts.target_path, r"^/"), "What is asked for: GET this path. 2xx means yes."]
+    answer_header: Annotated[str, HEADER, "The header field of its answer that says who asks."]
+    forward: Annotated[tuple[str, ...], ListOf(HEADER, at_least=1), "The header fields of the request that it gets to see."] = (
+        "Authorization",
+        "Cookie",
+    )
+    cache: Annotated[float, Duration("0s", "5m"), "How long a yes counts for the same fields; 0s: it is asked every time."] = 5.0
 
 
 PrincipalSource: TypeAlias = HeaderPrincipal | BasicPrincipal | CertificatePrincipal | JwtPrincipal | ForwardAuthPrincipal
+
+
+@dataclass(frozen=True, slots=True)
+class SourceForm(Form[PrincipalSource]):
+    """One source as the file says it."""
+
+    SHAPE: ClassVar = Shape(
+        one_of=("header", "jwt", "forward_auth", "basic", "client_certificate"),
+        required=True,
+        meant={"certificate": "client_certificate", "claim": "jwt", "token": "jwt"},
+    )
+
+    header: Annotated[str | None, HEADER, "A request header; its value is kept as a keyed digest only."] = None
+    jwt: Annotated[JwtPrincipal | None, "A claim of a token (RFC 7519) that is verified."] = None
+    forward_auth: Annotated[ForwardAuthPrincipal | None, "What an authentication service says of the request."] = None
+    basic: Annotated[
+        bool | None,
+        Yes("write true, or remove this source"),
+        "true: the user and password of HTTP Basic credentials, as a keyed digest.",
+    ] = None
+    client_certificate: Annotated[CertificatePrincipal | None, "The subject of the client's certificate; {} for that of our own TLS."] = (
+        None
+    )
+
+    def value(self) -> PrincipalSource:
+        if self.header is not None:
+            return HeaderPrincipal(self.header)
+        return self.jwt or self.forward_auth or self.client_certificate or BasicPrincipal()
 
 
 def principal_headers(sources: tuple[PrincipalSource, ...]) -> tuple[str, ...]:
@@ -259,24 +409,42 @@ class FingerprintPolicy:
     in which a `*` segment stands for every index of an array or every member of an object. `only` non-empty: nothing
     else of a JSON body counts. `ignore_query` and `ignore_form` are decoded names of parameters and of form fields that
     do not count, `ignore_headers` lower-case names of what would count without being asked to
-    (`gateway.core.fingerprint_head.DROPPABLE`).
+    (`gateway.core.field_names.DROPPABLE`).
     """
 
-    body: BodyMode = BodyMode.AUTO
-    headers: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    ignore_headers: tuple[str, ...] = ()
-    ignore_query: tuple[str, ...] = ()
-    ignore_form: tuple[str, ...] = ()
+    body: Annotated[
+        BodyMode, "Which part of the body counts; auto: JSON by its meaning, forms by their fields, everything else by its bytes."
+    ] = BodyMode.AUTO
+    headers: Annotated[
+        tuple[str, ...],
+        ListOf(Text("a header name", texts.lower_header_name, texts.HEADER_PATTERN)),
+        "Header fields that are part of what a request means.",
+    ] = ()
+    ignore: Annotated[
+        tuple[str, ...],
+        _POINTERS,
+        "JSON pointers (RFC 6901) to what may change between attempts; a * stands for every index or member.",
+    ] = ()
+    only: Annotated[
+        tuple[str, ...], _POINTERS, "JSON pointers to what counts of a JSON body, in place of the whole; * as in `ignore`."
+    ] = ()
+    ignore_headers: Annotated[
+        tuple[str, ...],
+        ListOf(Text("a header name", texts.droppable, texts.HEADER_PATTERN)),
+        "What does not count although it would by itself: Host, and fields that select the operation, such as If-Match.",
+    ] = ()
+    ignore_query: Annotated[
+        tuple[str, ...], _NAMES, "Query parameters, decoded, that may change between attempts, such as a signature's."
+    ] = ()
+    ignore_form: Annotated[tuple[str, ...], _NAMES, "The same for fields of a form body."] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Sizes in bytes: the largest request body that is taken, and the largest answer that is held until its commit."""
 
-    request_body: int = 1024 * 1024
-    response_body: int = 8 * 1024 * 1024
+    request_body: Annotated[int, Size("1GiB"), "The largest request body that is taken."] = 1024 * 1024
+    response_body: Annotated[int, Size("1GiB"), "The largest response body that is kept."] = 8 * 1024 * 1024
 
 
 class Situation(enum.StrEnum):
@@ -349,13 +517,19 @@ class Hint:
     came.
     """
 
-    header: str | None
-    value: str | None = None
-    statuses: frozenset[int] = frozenset()
-    outcome: HintedOutcome | None = None
-    remove: bool = False
-    when: tuple[Condition, ...] = ()
-    answer: AnswerPlan = field(default_factory=AnswerPlan)
+    SHAPE: ClassVar = Shape(some=("header", "when"))
+
+    header: Annotated[str | None, HEADER, "The field of the upstream's answer that tells."]
+    value: Annotated[str | None, Text("a header value", texts.field_value), "Its value, letter case aside. Default: any."] = None
+    statuses: Annotated[frozenset[int], _STATUSES, "The statuses at which it counts. Empty: any."] = frozenset()
+    outcome: Annotated[HintedOutcome | None, "What it tells. Default: its own value is one of these words."] = None
+    remove: Annotated[bool, "Whether the client does not see the field."] = False
+    when: Annotated[
+        tuple[Condition, ...], CONDITIONS, "Conditions on the JSON body of the answer, up to 1 MiB, which must all be met."
+    ] = ()
+    answer: Annotated[AnswerPlan, "Of `exists`: the operation's answer. Default: what the upstream says, as it comes."] = field(
+        default_factory=AnswerPlan
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,39 +545,83 @@ class Policy:
     `keeps_principal`: they name the principal, whose value is kept with each record.
     """
 
-    scope: str
-    principal: tuple[PrincipalSource, ...]
-    key: KeyPolicy = field(default_factory=KeyPolicy)
-    fingerprint: FingerprintPolicy = field(default_factory=FingerprintPolicy)
-    mode: Mode = Mode.ENFORCE
-    dialect: Dialect = field(default_factory=Dialect)
-    in_flight: InFlight = InFlight.CONFLICT
-    wait: float = 10.0
-    lease: float = 30.0
-    retention: float = DEFAULT_RETENTION
-    on_expired: OnExpired = OnExpired.EXECUTE
-    tombstone: float = 30 * 86400.0
-    expired: Expired = Expired.DELETE
-    keep_for: float = 90 * 86400.0
-    release_on: frozenset[int] = frozenset({307, 308, 401, 407, 421, 425, 429})
-    doubt_on: frozenset[int] = frozenset({408, 502, 503, 504, *range(520, 528), 530})
-    hints: tuple[Hint, ...] = ()
-    trust_retention: bool = False
-    on_store_outage: OnStoreOutage = OnStoreOutage.REJECT
-    limits: Limits = field(default_factory=Limits)
-    settle_timeout: float = 2.0
-    stream: bool = False
-    forward_key: ForwardKey = ForwardKey.AS_RECEIVED
-    forward_key_in: KeyPlace | None = None
-    status_fields: bool = False
-    expose_headers: bool = False
-    duplicates: float = 0.0
-    mark_duplicates: bool = False
+    SHAPE: ClassVar = Shape(layered=True)
+
+    scope: Annotated[str, NAME, "The name under which keys live; routes that share it share keys. Default: the route's id."]
+    principal: Annotated[
+        tuple[PrincipalSource, ...],
+        NoneOr(SectionOf(SourceForm), "source", "{header: Authorization}"),
+        "Who asks: a list of sources such as {header: X-Account-Id}, or none.",
+    ]
+    key: Annotated[KeyPolicy, "Where the key is, and which keys are good."] = field(default_factory=KeyPolicy)
+    fingerprint: Annotated[FingerprintPolicy, "What a request means: what must be equal in a retry."] = field(
+        default_factory=FingerprintPolicy
+    )
+    mode: Annotated[
+        Mode, "enforce, or observe: everything is decided, counted and logged, and every request goes through (gives the promise up)."
+    ] = Mode.ENFORCE
+    dialect: Annotated[Dialect, DialectName(), "The wire form of the gateway's own answers: a name, or a file such as ./house.yaml."] = (
+        field(default_factory=Dialect)
+    )
+    in_flight: Annotated[
+        InFlight,
+        Choice.of(InFlight, later=frozenset({"accepted"})),
+        "What a duplicate of a running request gets: 409 at once, or after waiting for the answer.",
+    ] = InFlight.CONFLICT
+    wait: Annotated[float, Duration("0s", "5m"), "How long a duplicate waits under `in_flight: wait`."] = 10.0
+    lease: Annotated[float, Duration("100ms", "1h"), "How long a crashed process keeps a key; running ones renew it."] = 30.0
+    retention: Annotated[float, Duration("1s", "3650d"), "How long an answer is replayed, counted from completion."] = DEFAULT_RETENTION
+    on_expired: Annotated[OnExpired, "What a request under an expired key gets: execute, a fresh run; gone, a refusal (410)."] = (
+        OnExpired.EXECUTE
+    )
+    tombstone: Annotated[
+        float, Duration("1s", "3650d"), "How long an expired key is remembered, by a digest, under `on_expired: gone`."
+    ] = 30 * 86400.0
+    expired: Annotated[Expired, "What becomes of an expired record: delete, or keep in the archive, for audit; it is never replayed."] = (
+        Expired.DELETE
+    )
+    keep_for: Annotated[float, Duration("1s", "3650d"), "How long it stays there under `expired: keep`."] = 90 * 86400.0
+    release_on: Annotated[
+        frozenset[int], _STATUSES, "Statuses that prove that the upstream did not execute: the key stays free for a retry."
+    ] = frozenset({307, 308, 401, 407, 421, 425, 429})
+    doubt_on: Annotated[frozenset[int], _STATUSES, "Statuses after which it is unknown whether the upstream executed."] = frozenset(
+        {408, 502, 503, 504, *range(520, 528), 530}
+    )
+    hints: Annotated[
+        tuple[Hint, ...],
+        ListOf(SectionOf(Hint), unique=False),
+        "What the upstream's own signals say of its execution, the first that applies; before `release_on` and `doubt_on`.",
+    ] = ()
+    trust_retention: Annotated[
+        bool, "Whether the upstream may say in Idempotency-Retention how long its answer is kept, or not at all."
+    ] = False
+    on_store_outage: Annotated[
+        OnStoreOutage, "What a request gets while Postgres is away: 503, or an unguarded run (gives the promise up)."
+    ] = OnStoreOutage.REJECT
+    limits: Annotated[Limits, "Body sizes."] = field(default_factory=Limits)
+    settle_timeout: Annotated[float, Duration("10ms", "1m"), "How long an answer is held for its commit."] = 2.0
+    stream: Annotated[bool, "Relay answers as they come, all but the last chunk, instead of holding them."] = False
+    forward_key: Annotated[ForwardKey, "Which key the upstream sees; derived: a keyed digest of scope and key."] = ForwardKey.AS_RECEIVED
+    forward_key_in: Annotated[KeyPlace | None, SectionOf(KeyTarget), "Where the upstream sees it. Default: where the client put it."] = None
+    status_fields: Annotated[bool, "Add Idempotency-Status and Idempotency-Expires to answers."] = False
+    expose_headers: Annotated[bool, "Let scripts of other origins read our header fields (Access-Control-Expose-Headers)."] = False
+    duplicates: Annotated[
+        float, Duration("0s", "1h"), "The window in which equal requests under different keys are counted; 0s: never."
+    ] = 0.0
+    mark_duplicates: Annotated[bool, "Whether such an answer tells the client, in a header field."] = False
     max_execution: float = 120.0
-    combine: Combine = Combine.ALL
-    on_unknown: OnUnknown = OnUnknown.RECONCILE
-    reconcile: Reconcile = field(default_factory=Reconcile)
-    webhook: Webhook | None = None
+    combine: Annotated[
+        Combine,
+        Key("principal_combine"),
+        "all: each source must be there, and all together say who asks; first: the first that is there counts.",
+    ] = Combine.ALL
+    on_unknown: Annotated[
+        OnUnknown,
+        "What becomes of an attempt whose outcome is unknown: it is found out; or, later, a retry runs it again (the upstream "
+        "deduplicates by key).",
+    ] = OnUnknown.RECONCILE
+    reconcile: Annotated[Reconcile, "How an unknown outcome is found out."] = field(default_factory=Reconcile)
+    webhook: Annotated[Webhook | None, "Where the provider tells what became of operations."] = None
     keeps_principal: bool = False
 
     @property
@@ -431,10 +649,23 @@ class Route:
     `gateway.core.route_hosts.parse_host`. `path` is the pattern as written: literals, `{parameters}`, a closing `/**`.
     """
 
-    id: str
-    path: str
-    upstream: str
-    methods: frozenset[str] = frozenset()
-    policy: Policy | None = None
-    hosts: tuple[str, ...] = ()
-    cors: Cors | None = None
+    id: Annotated[str, Text("a route id", texts.route_id, texts.NAME_PATTERN), "The route's name in metrics, logs and records."]
+    path: Annotated[
+        str,
+        Text("a path pattern", texts.path_pattern, r"^/"),
+        "Literals, {parameters} that fill one segment, and a closing /** for zero or more further segments.",
+    ]
+    upstream: Annotated[str, NAME, "A name among `upstreams`."]
+    methods: Annotated[
+        frozenset[str],
+        SetOf(Text("a method", texts.method, texts.METHOD_PATTERN), at_least=1),
+        "HTTP methods. Default: POST and PATCH for a guarded route, any for an unguarded one.",
+    ] = frozenset()
+    policy: Annotated[Policy | None, Key("idempotency"), "How the route is guarded. Without it requests pass straight through."] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Key("host"),
+        OneOrMany(Text("a host name", parse_host)),
+        "The host, or a list: shop.example, or *.example for all names below it; for any port. Default: any host.",
+    ] = ()
+    cors: Annotated[Cors | None, "Which pages of other origins may read its answers. Default: as the file's `cors`."] = None

@@ -7,42 +7,13 @@ many readings of a doubtful path cost no more than its length.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from gateway.core.path_interpretations import Option
+from gateway.core.path_pattern import Pattern
 
 MAX_STATES = 128
 """A path whose readings differ in more ways than this is too ambiguous."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A path pattern. `segments` holds literals, and None for a `{parameter}` (exactly one non-empty segment).
-
-    `rest` is the closing `/**`: zero or more further segments.
-    """
-
-    segments: tuple[str | None, ...]
-    rest: bool
-
-    def matches(self, segments: tuple[str, ...]) -> bool:
-        """Whether a path split at its slashes belongs to this pattern."""
-        if len(segments) < len(self.segments) or (len(segments) > len(self.segments) and not self.rest):
-            return False
-        return all(have != "" if want is None else have == want for want, have in zip(self.segments, segments, strict=False))
-
-    def covers(self, other: "Pattern") -> bool:
-        """Whether every path that belongs to `other` belongs to this pattern too."""
-        if len(self.segments) > len(other.segments) or ((other.rest or len(other.segments) > len(self.segments)) and not self.rest):
-            return False
-        pairs = zip(self.segments, other.segments, strict=False)
-        return all(theirs is None or theirs != "" if mine is None else mine == theirs for mine, theirs in pairs)
-
-    @property
-    def spells_its_end(self) -> bool:
-        """Whether the last segment of its paths is written out."""
-        return not self.rest and self.segments[-1] is not None
 
 
 Bits: TypeAlias = int

@@ -17,9 +17,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from gateway.core.path_interpretations import DECODE_ROUNDS, PLAIN, decode_escapes, loosen, names_host, parts
+from gateway.core.path_pattern import Pattern, parse_pattern, path_segments
 from gateway.core.policy import Route
 from gateway.core.route_hosts import HostIndex
-from gateway.core.route_index import Bits, Pattern, RouteIndex
+from gateway.core.route_index import Bits, RouteIndex
 
 CACHED_TARGETS, CACHED_TARGET = 2048, 256
 """How many matches the table remembers, and for targets of how many bytes at most."""
@@ -29,48 +30,6 @@ MAX_SEGMENTS = 512
 
 _PLAIN = re.compile(rb"(?:/%b)+/?|/" % PLAIN)
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-_SEGMENT = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%-]*")
-_PARAMETER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
-_FOREIGN = re.compile(r":([A-Za-z_]\w*)\??|<(?:\w+:)?(\w+)>|\{(\w+):[^}]*\}|\[(?:\.\.\.)?(\w+)\]|\{(\w+)\.\.\.\}", re.ASCII)
-"""Parameters as Express and Rails, Flask and Django, Starlette and ASP.NET, Next.js, and Go write them."""
-
-
-def parse_pattern(text: str) -> Pattern:
-    """Read `/literal/{parameter}/**`; a closing slash changes nothing. Raises ValueError with a sentence that says what
-    to change.
-    """
-    if not text.startswith("/"):
-        raise ValueError(f"a path starts with a slash: /{text}")
-    pieces = text[1:].split("/")
-    if len(pieces) > 1 and pieces[-1] == "" and pieces[-2] not in {"", "**"}:
-        pieces.pop()
-    rest = pieces[-1] == "**"
-    if rest:
-        pieces.pop()
-    elif pieces == [""]:
-        return Pattern(("",), rest=False)
-    return Pattern(tuple(_parse_segment(piece) for piece in pieces), rest)
-
-
-def _parse_segment(part: str) -> str | None:
-    if _PARAMETER.fullmatch(part):
-        return None
-    if part in {"", ".", ".."}:
-        raise ValueError("empty and dot segments never match, since requests are compared in their normal form; remove them")
-    if (foreign := _FOREIGN.fullmatch(part)) is not None:
-        name = next(filter(None, foreign.groups()))
-        raise ValueError(f"{part!r} would be taken literally; a parameter is written {{{name}}}, and what is left of a path /**")
-    if "*" in part or "{" in part or "}" in part:
-        raise ValueError(f"{part!r}: a parameter fills a whole segment, as in /{{name}}, and ** stands only at the end")
-    if "%" in part or not _SEGMENT.fullmatch(part):
-        raise ValueError(f"{part!r}: write the path decoded, in letters, digits and -._~!$&'()+,;=:@")
-    return part
-
-
-def path_segments(path: str) -> tuple[str, ...]:
-    """A path as patterns match it: split at its slashes, without a closing slash. The root is one empty segment."""
-    segments = path[1:].split("/")
-    return tuple(segments[:-1] if len(segments) > 1 and segments[-1] == "" else segments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,15 +22,15 @@ from typing import Any
 import trustme
 import yaml
 
-from gateway.config import ConfigErrors, load, redact, route_table, settings_table
-from gateway.config.fields import CONFIG
-from gateway.config.shapes import ListOf, MapOf, Struct
+from gateway.config import Config, ConfigErrors, load, redact, route_table, settings_table
+from gateway.core.setting import Kind, ListOf, MapOf, SectionOf, settings_of
 from tests.config.jwks import ec_key, rsa_key, write_keys
 from tests.tls.authority import write_authority, write_pair
 
 EXAMPLES = Path(__file__).parents[2] / "config"
 MISTAKE = re.compile(r"(?P<file>[^\n]*?)(:[1-9][0-9]*:[1-9][0-9]*: (?P<path>[^\n]*?: )?|: )(?P<message>\S[^\n]*)")
 SECRET = "0123456789abcdef" * 4
+CONFIG = SectionOf(Config)
 Step = str | int
 Steps = tuple[Step, ...]
 
@@ -143,14 +143,12 @@ def written(document: Any) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False)
 
 
-def fields(kind: object = CONFIG, at: Steps = ()) -> Iterator[Steps]:
+def fields(kind: Kind = CONFIG, at: Steps = ()) -> Iterator[Steps]:
     """Where each field of the table may stand: in the first item of its list, under one name of its mapping."""
     match kind:
-        case Struct():
-            for one in kind.table:
-                yield (*at, one.name)
-                if one.twin:
-                    yield (*at, one.twin_name)
+        case SectionOf():
+            for one in settings_of(kind.of):
+                yield from ((*at, name) for name in one.names)
                 yield from fields(one.kind, (*at, one.name))
         case ListOf():
             yield from fields(kind.item, (*at, 0))

@@ -9,15 +9,10 @@ import pytest
 import trustme
 import yaml
 
-from gateway.config import ConfigErrors, Place, UnixListener, load
-from gateway.config.edge_fields import TlsServerFields
-from gateway.config.fields import CONFIG
-from gateway.config.kinds import Kind, Reader
-from gateway.config.reconcile_fields import RECONCILE, RequestFields
-from gateway.config.shapes import ListOf, MapOf, Struct
+from gateway.config import Config, ConfigErrors, Place, UnixListener, load
+from gateway.config.model import TlsClient, TlsServer
+from gateway.config.reader import Reader
 from gateway.config.source import MapNode, compose
-from gateway.config.upstream_fields import TlsClientFields
-from gateway.config.webhook_fields import WEBHOOK
 from gateway.core.decision import Complete, Responded, settle
 from gateway.core.headers import Forwarding
 from gateway.core.policy import (
@@ -33,7 +28,8 @@ from gateway.core.policy import (
     PrincipalSource,
     Situation,
 )
-from gateway.core.reconcile.policy import Lookup, Probe
+from gateway.core.reconcile.policy import Lookup, Probe, Reconcile, RequestForm, Webhook
+from gateway.core.setting import DialectName, Kind, ListOf, MapOf, SectionOf, settings_of
 from gateway.devtools.dev.route_map import sample_map
 from tests.tls.authority import write_authority, write_pair
 
@@ -249,9 +245,9 @@ def test_what_the_full_example_comments_out_about_probes_is_all_there_is_and_goo
     config = load(tmp_path / "gateway.yaml", {**ENV, "API_KEY": "key", "WEBHOOK_SECRET": "0123456789abcdef"})
     assert config.warnings == ()
     shown = yaml.safe_load(text)["routes"][0]["idempotency"]
-    for struct, part in ((RECONCILE, shown["reconcile"]), (WEBHOOK, shown["webhook"])):
-        assert set(part) == {field.name for field in struct.table}
-    assert set(shown["reconcile"]["request"]) == {field.name for field in Struct.of(RequestFields).table}
+    for section, part in ((Reconcile, shown["reconcile"]), (Webhook, shown["webhook"])):
+        assert set(part) == {one.name for one in settings_of(section)}
+    assert set(shown["reconcile"]["request"]) == {one.name for one in settings_of(RequestForm)}
 
 
 def test_the_observe_example_enforces_nothing() -> None:
@@ -264,11 +260,11 @@ def test_the_observe_example_enforces_nothing() -> None:
 def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
     """Every field of TLS, the list of targets and other places of a key are in use in another example or in a comment of the full one."""
     full, edge = (FOLDER / "gateway.yaml").read_text(), yaml.safe_load((FOLDER / "edge.yaml").read_text())
-    assert set(edge["tls"]) == {field.name for field in Struct.of(TlsServerFields).table}
+    assert set(edge["tls"]) == {one.name for one in settings_of(TlsServer)}
     assert all(f"#   {name}: " in full for name in edge["tls"])
     payments = edge["upstreams"]["payments"]
-    assert set(payments["tls"]) | {"key_file", "verify"} == {field.name for field in Struct.of(TlsClientFields).table}
-    assert all(f"#   {field.name}: " in full for field in Struct.of(TlsClientFields).table)
+    assert set(payments["tls"]) | {"key_file", "verify"} == {one.name for one in settings_of(TlsClient)}
+    assert all(f"#   {one.name}: " in full for one in settings_of(TlsClient))
     assert len(payments["targets"]) > 1
     assert all(len(route["host"]) > 1 for route in edge["routes"])
     assert "    # host: " in full
@@ -278,41 +274,44 @@ def test_what_the_full_example_only_mentions_is_shown_elsewhere() -> None:
 def test_the_full_example_shows_every_field_with_its_default() -> None:
     """No setting is missing from the commented example, and none is shown with another value than its default."""
     shown = yaml.safe_load((FOLDER / "gateway.yaml").read_text())
-    _compare(CONFIG, shown, "")
+    _compare(Config, shown, "")
 
 
-def _compare(struct: Struct, shown: dict[str, Any], path: str) -> None:
-    table = [field for field in struct.table if f"{path}.{field.name}" not in NEEDS_MORE]
+def _compare(section: type, shown: dict[str, Any], path: str) -> None:
+    table = [field for field in settings_of(section) if f"{path}.{field.name}" not in NEEDS_MORE]
     assert set(shown) == {field.name for field in table}, path
     for field in table:
         value, here = shown[field.name], f"{path}.{field.name}"
         match field.kind:
-            case Struct() if here == ".defaults":
+            case SectionOf() if here == ".defaults":
                 assert value == {}
-            case Struct() as inner:
+            case SectionOf(of=inner):
                 _compare(inner, value, here)
-            case ListOf(item=Struct()) if value == []:
+            case ListOf(item=SectionOf()) if value == []:
                 assert field.default == (), here
-            case ListOf(item=Struct() as inner):
+            case ListOf(item=SectionOf(of=inner)):
                 _compare(inner, value[0], here)
-            case MapOf(section=inner):
+            case MapOf(of=inner):
                 _compare(inner, next(iter(value.values())), here)
             case _ if here == ".upstreams.url":
                 assert value.startswith("${GATEWAY_UPSTREAM_URL:-http://")
+            case DialectName():
+                assert value == field.write(field.default)
             case kind if not field.required and field.name not in CHOSEN:
                 if here != ".digest_secret":
-                    assert _meaning(kind, value) == field.default, here
+                    meaning = _meaning(kind, value)
+                    assert (field.blank if meaning is None else meaning) == field.default, here
             case _:
                 pass
 
 
-def _meaning(kind: Kind[Any], value: Any) -> object:
+def _meaning(kind: Kind, value: Any) -> object:
     """What a value of the example means without any variable set."""
     text = yaml.safe_dump({"value": value}, default_flow_style=True)
     node = compose(text)
     assert isinstance(node, MapNode)
     reader = Reader({}, FOLDER)
-    found = kind.read(reader, node.entries[0].value, Place(1, 1))
+    found = reader.read(kind, node.entries[0].value, Place(1, 1))
     assert not reader.mistakes
     return None if found is None else found.value
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.config.expiry import expiry_of
+from gateway.config.certificates import expiry_of
 from tests.config.support import HEAD, ROUTES, read
 from tests.tls.authority import write_authority, write_pair
 

@@ -16,6 +16,8 @@ from gateway.config import (
     TcpListener,
     UnixListener,
     UpstreamConfig,
+    UpstreamHealth,
+    UpstreamTimeouts,
     load,
 )
 from gateway.core.headers import Forwarding
@@ -116,21 +118,15 @@ routes:
 PLAIN = UpstreamConfig(
     name="payments",
     targets=("http://payments:8000",),
-    connect=2.0,
-    first_byte=30.0,
-    read_idle=30.0,
-    total=60.0,
     max_execution=120.0,
     keepalive=4.0,
     max_connections=256,
     host="forward",
     forwards_overrides=False,
     tls=None,
-    failures=10,
-    cooldown=5.0,
-    circuit=None,
-    stream_idle=3600.0,
     slot_wait=1.0,
+    health=UpstreamHealth(failures=10, cooldown=5.0, circuit=None),
+    timeouts=UpstreamTimeouts(connect=2.0, first_byte=30.0, read_idle=30.0, stream_idle=3600.0, total=60.0),
 )
 
 
@@ -165,21 +161,15 @@ def test_the_least_file_takes_every_default(tmp_path: Path) -> None:
 FULL_UPSTREAM = UpstreamConfig(
     name="payments",
     targets=("https://payments.example", "https://other.example:8443"),
-    connect=1.0,
-    first_byte=10.0,
-    read_idle=5.0,
-    total=90.0,
     max_execution=180.0,
     keepalive=10.0,
     max_connections=32,
     host="api.example:8443",
     forwards_overrides=True,
     tls=None,
-    failures=3,
-    cooldown=1.5,
-    circuit=False,
-    stream_idle=600.0,
     slot_wait=0.5,
+    health=UpstreamHealth(failures=3, cooldown=1.5, circuit=False),
+    timeouts=UpstreamTimeouts(connect=1.0, first_byte=10.0, read_idle=5.0, stream_idle=600.0, total=90.0),
 )
 
 

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import redact
-from gateway.config.algorithms import PUBLIC_KEY, SECRET_BYTES
-from gateway.config.policy_texts import jwks_url
 from gateway.core.policy import (
     BasicPrincipal,
     CertificatePrincipal,
@@ -23,6 +21,8 @@ from gateway.core.policy import (
     JwtSecret,
     Policy,
 )
+from gateway.core.signing import PUBLIC_KEY, SECRET_BYTES
+from gateway.core.texts import jwks_url
 from gateway.principal.jwks import RemoteKeys
 from gateway.principal.keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHMS
 from gateway.runtime.system import SystemClock

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.check_rules import covers
-from gateway.config.json_values import JsonValues
-from gateway.config.kinds import Reader
+from gateway.config.checks.rules import covers
 from gateway.config.mistakes import Place
-from gateway.config.reconcile_fields import RequestFields
+from gateway.config.names import CONDITION, REQUEST
+from gateway.config.reader import Reader
 from gateway.config.source import MapNode, compose
 from gateway.core.reconcile.found import Found, Names, judge
 from gateway.core.reconcile.policy import AnswerPlan, Condition, Rule, Verdict
 from gateway.core.reconcile.policy import Test as Asks
+from gateway.core.setting import setting_of
 from tests.config.support import HEAD, ROUTES, mistakes
 
 BASE = HEAD.replace('payments:8000"}', 'payments:8000", max_execution: 1m}') + ROUTES
@@ -260,7 +260,7 @@ def test_what_json_can_say_is_read_as_it_is_meant(value: object) -> None:
     node = compose(json.dumps({"equals": value}))
     assert isinstance(node, MapNode)
     reader = Reader({}, Path())
-    found = JsonValues().read(reader, node.entries[0].value, Place(1, 1))
+    found = reader.read(setting_of(CONDITION.equals).kind, node.entries[0].value, Place(1, 1))
     good = not isinstance(value, list) or (bool(value) and not any(isinstance(one, list) for one in value))
     assert (found is None) == bool(reader.mistakes) == (not good)
     if found is not None:
@@ -274,5 +274,5 @@ def test_no_header_value_is_repeated_in_a_mistake(text: str) -> None:
     node = compose(json.dumps({"A": f"SECRET{text}SECRET"}))
     assert node is not None
     reader = Reader({}, Path())
-    RequestFields.HEADERS.kind.read(reader, node, Place(1, 1))
+    reader.read(setting_of(REQUEST.headers).kind, node, Place(1, 1))
     assert not any("SECRET" in message for _, message in reader.mistakes)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config import json_schema
-from gateway.config.fields import CONFIG
-from gateway.config.shapes import ListOf, MapOf, Struct
+from gateway.config import Config, json_schema
+from gateway.core.setting import ListOf, MapOf, SectionOf, settings_of
 from tests.config.support import HEAD, ROUTES
 from tests.config.test_load import FULL, LEAST
 
@@ -176,7 +175,7 @@ def test_what_an_editor_can_tell_is_refused(good: str, bad: str) -> None:
 
 def test_every_field_is_described() -> None:
     """The schema has one described property for each field of the table, its default, and one for each twin."""
-    _compare(CONFIG, SCHEMA)
+    _compare(Config, SCHEMA)
     idempotency = SCHEMA["properties"]["routes"]["items"]["properties"]["idempotency"]["properties"]
     assert idempotency["lease"]["default"] == "30s"
     assert idempotency["limits"]["properties"]["response_body"]["default"] == "8MiB"
@@ -184,19 +183,19 @@ def test_every_field_is_described() -> None:
     assert "default" not in idempotency["principal"]
 
 
-def _compare(struct: Struct, schema: dict[str, Any]) -> None:
-    names = {name for field in struct.table for name in ((field.name, field.twin_name) if field.twin else (field.name,))}
+def _compare(section: type, schema: dict[str, Any]) -> None:
+    names = {name for field in settings_of(section) for name in field.names}
     assert set(schema["properties"]) == names
-    for field in struct.table:
+    for field in settings_of(section):
         described = schema["properties"][field.name]
         assert described["description"].endswith(".")
-        assert ("default" in described) == (field.default is not None)
+        assert ("default" in described) == (field.write(field.default) is not None)
         match field.kind:
-            case Struct() as inner:
+            case SectionOf(of=inner):
                 _compare(inner, described)
-            case ListOf(item=Struct() as inner):
+            case ListOf(item=SectionOf(of=inner)):
                 _compare(inner, described["items"])
-            case MapOf(section=inner):
+            case MapOf(of=inner):
                 _compare(inner, described["additionalProperties"])
             case _:
                 pass

@@ -5,10 +5,9 @@ from itertools import product
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.config.shadow import shadowing, shadows
+from gateway.config.checks.overlap import shadowing, shadows
+from gateway.core.path_pattern import Pattern, parse_pattern
 from gateway.core.policy import Route
-from gateway.core.route_index import Pattern
-from gateway.core.routes import parse_pattern
 
 LITERALS = ("a", "b")
 METHODS = ("GET", "POST", "PATCH")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import TcpListener, UnixListener
-from gateway.config.texts import host_line, listener, postgres_dsn, pseudonym, server_name, upstream_url
+from gateway.config.addresses import host_line, listener, postgres_dsn, pseudonym, server_name
+from gateway.core.texts import upstream_url
 from gateway.upstream.settings import parse_endpoint
 
 ADDRESSES = {

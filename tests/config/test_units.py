@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.units import format_duration, format_size, parse_duration, parse_size
+from gateway.core.units import format_duration, format_size, parse_duration, parse_size
 
 DURATIONS = {"250ms": 0.25, "2s": 2.0, "1.5s": 1.5, "5m": 300.0, "24h": 86400.0, "7d": 604800.0, "0s": 0.0, "0.001s": 0.001, "007s": 7.0}
 SIZES = {

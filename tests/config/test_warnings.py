@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.fields import CONFIG
-from gateway.config.kinds import Reader
+from gateway.config.checks import find_warnings
+from gateway.config.checks.routes import METHODS
 from gateway.config.mistakes import Place
+from gateway.config.model import Config
+from gateway.config.reader import Reader
 from gateway.config.source import compose
-from gateway.config.warnings import METHODS, find_warnings
+from gateway.core.setting import SectionOf
 from tests.config.support import HEAD, ROUTES, read
 
 PREFIX = "gateway.yaml:11:"
@@ -89,7 +91,7 @@ def upstream_warnings(text: str) -> list[tuple[Place, str]]:
     root = compose(text)
     assert root is not None
     reader = Reader({}, Path())
-    found = CONFIG.read(reader, root, Place(1, 1))
+    found = reader.read(SectionOf(Config), root, Place(1, 1))
     assert found is not None
     assert not reader.mistakes
     return list(find_warnings((), found.value))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from gateway.core.field_names import SELECTING
+from gateway.core.field_names import DROPPABLE, SELECTING
 from gateway.core.fingerprint import (
     LARGE_BODY,
     VERSION,
@@ -26,7 +26,6 @@ from gateway.core.fingerprint import (
     policy_digest,
     policy_text,
 )
-from gateway.core.fingerprint_head import DROPPABLE
 from gateway.core.forms import FORM_TYPE
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.core.route_index import Pattern
-from gateway.core.routes import parse_pattern
+from gateway.core.path_pattern import Pattern, parse_pattern
 
 segments = st.lists(st.sampled_from(["a", "b", "{x}"]), max_size=3)
 patterns = st.builds(lambda parts, rest: "/" + "/".join([*parts, "**"] if rest else parts), segments, st.booleans())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.config.shadow import shadowing
+from gateway.config.checks.overlap import shadowing
 from gateway.core.policy import Policy, Route
 from gateway.core.route_hosts import MAX_HOST, covers, parse_host
 from gateway.core.routes import Match, Matched, NoRoute, RefusedTarget, RouteTable

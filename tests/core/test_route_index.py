@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.path_interpretations import Option, names_host, parts
+from gateway.core.path_pattern import Pattern
 from gateway.core.policy import Policy, Route
-from gateway.core.route_index import Bits, Pattern, RouteIndex
+from gateway.core.route_index import Bits, RouteIndex
 from gateway.core.routes import MAX_SEGMENTS, RefusedTarget, RouteTable
 from tests.core.tables import PAY, REST, guarded, match
 

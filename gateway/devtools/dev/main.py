@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config import Config, load
-from gateway.config.texts import upstream_url
+from gateway.core.texts import upstream_url
 from gateway.devtools.dev.interrupts import Interrupts, interrupts
 from gateway.devtools.dev.programs import Service, check_free, end_leftovers, start_gateway, start_sample, url_of
 from gateway.devtools.dev.route_map import own_map, sample_map

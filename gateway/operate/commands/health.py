@@ -33,7 +33,7 @@ def health(config: Path, live: bool) -> None:  # noqa: FBT001 - click passes opt
     Only the `admin` section is read. Exit codes: 0 it is, 1 it says that it is not (and why), 69 nobody answers.
     """
     with reported():
-        from gateway.config.admin_only import load_admin
+        from gateway.config.load import load_admin
 
         listener, secure = load_admin(config, os.environ)
     try:

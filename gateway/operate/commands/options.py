@@ -141,7 +141,7 @@ def _actor_option(command: Command) -> Command:
 
 
 def _duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    from gateway.config.units import parse_duration
+    from gateway.core.units import parse_duration
 
     if value is None:
         return None

@@ -38,7 +38,8 @@ def _for_probes(upstream: UpstreamConfig, paces: Sequence[Pace]) -> UpstreamConf
     """Places for each route's looks, and the longest time of any; each look ends by its own."""
     longest = max(pace.timeout for pace in paces)
     count = max(pace.concurrency for pace in paces)
-    return replace(upstream, max_connections=count, first_byte=longest, read_idle=longest, total=longest)
+    timeouts = replace(upstream.timeouts, first_byte=longest, read_idle=longest, total=longest)
+    return replace(upstream, max_connections=count, timeouts=timeouts)
 
 
 def probed(route: Route) -> str | None:

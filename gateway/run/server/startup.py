@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from gateway.config import Config
-from gateway.config.units import format_duration
+from gateway.core.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.run.server.assembly import Gateway, make_authority
 from gateway.run.server.claims import scope_claims

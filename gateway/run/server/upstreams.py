@@ -26,25 +26,25 @@ def make_upstream(config: UpstreamConfig, on_health: Callable[[str, bool], None]
         (
             target,
             HttpUpstream(_settings(config, target), ssl_context=context, server_name=server_name),
-            Health(config.failures, config.cooldown),
+            Health(config.health.failures, config.health.cooldown),
         )
         for target in config.targets
     ]
-    circuit = len(targets) > 1 if config.circuit is None else config.circuit
+    circuit = len(targets) > 1 if config.health.circuit is None else config.health.circuit
     return Balancer(targets, on_health, circuit=circuit)
 
 
 def _settings(config: UpstreamConfig, target: str) -> UpstreamSettings:
     return UpstreamSettings(
         url=target,
-        connect=config.connect,
-        first_byte=config.first_byte,
-        read_idle=config.read_idle,
-        total=config.total,
+        connect=config.timeouts.connect,
+        first_byte=config.timeouts.first_byte,
+        read_idle=config.timeouts.read_idle,
+        total=config.timeouts.total,
         keepalive=config.keepalive,
         max_connections=config.max_connections,
         slot_wait=config.slot_wait,
-        stream_idle=config.stream_idle,
+        stream_idle=config.timeouts.stream_idle,
         host=_host(config.host, target),
     )
 

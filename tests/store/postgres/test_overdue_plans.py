@@ -9,7 +9,7 @@ import pytest
 
 from gateway.background.maintenance import BATCH
 from gateway.background.reconciler import ORPHANS_AT_ONCE
-from gateway.config.reconcile_fields import CONCURRENCY_MAX
+from gateway.core.reconcile.policy import CONCURRENCY_MAX
 from gateway.devtools.embedded import PostgresServer
 from gateway.store.postgres.queries import QUERIES
 from tests.store.postgres.plans import MODE_NAMES, plan_of, rows_read

@@ -1,0 +1,50 @@
+"""What only shows when several values are seen together, by subject: mistakes, and findings that stop nothing, which rarely mean what they
+say. Each check skips what was already reported as broken.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from gateway.config.checks.common import ResolvedRoute
+from gateway.config.checks.cors import check_cors, warn_of_cors
+from gateway.config.checks.listeners import check_listeners, warn_of_listeners
+from gateway.config.checks.overlap import check_overlap, warn_of_overlap
+from gateway.config.checks.policy import check_policy, warn_of_policies
+from gateway.config.checks.recovery import check_recovery, warn_of_recovery
+from gateway.config.checks.routes import check_routes, warn_of_routes
+from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
+from gateway.config.checks.webhooks import check_webhooks, warn_of_webhooks
+from gateway.config.mistakes import Place
+from gateway.config.model import UpstreamConfig
+from gateway.config.reader import Reader
+from gateway.config.section import Section
+
+__all__ = ["ResolvedRoute", "check", "find_warnings"]
+
+
+def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
+    """Report every mistake between sections."""
+    check_listeners(reader, root, routes)
+    check_upstreams(reader, root)
+    check_routes(reader, root, upstreams, routes)
+    check_overlap(reader, routes)
+    check_cors(reader, root, routes)
+    for one in routes:
+        if one.idempotency is not None and one.route.policy is not None:
+            check_policy(reader, root, one.idempotency, one.route.policy)
+    check_recovery(reader, root, routes)
+    check_webhooks(reader, root, routes)
+
+
+def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
+    """Every warning once, also where several routes take it from `defaults`. `root` is the whole file."""
+    found = [
+        *warn_of_listeners(root, routes),
+        *warn_of_upstreams(root, routes),
+        *warn_of_cors(root, routes),
+        *warn_of_routes(routes),
+        *warn_of_overlap(routes),
+        *warn_of_policies(routes),
+        *warn_of_recovery(routes),
+        *warn_of_webhooks(routes, root),
+    ]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,70 @@
+"""Every setting by its declaration, as the attribute of its class: `POLICY.lease`. A rule names a setting so, and never by its text."""
+
+from gateway.config.model import (
+    Admin,
+    ClientSettings,
+    Config,
+    DrainSettings,
+    EncryptionKeys,
+    MemorySettings,
+    RouteMap,
+    Targets,
+    TlsClient,
+    TlsServer,
+    UpstreamConfig,
+    UpstreamHealth,
+    UpstreamTimeouts,
+)
+from gateway.core.cors import Cors
+from gateway.core.policy import (
+    CertificatePrincipal,
+    FingerprintPolicy,
+    ForwardAuthPrincipal,
+    Hint,
+    JwtKeys,
+    JwtPrincipal,
+    KeyPolicy,
+    KeySource,
+    KeyTarget,
+    Limits,
+    Policy,
+    Route,
+    SourceForm,
+)
+from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
+from gateway.core.setting import names
+
+ADMIN = names(Admin)
+CERTIFICATE = names(CertificatePrincipal)
+CLIENT = names(ClientSettings)
+CONDITION = names(ConditionForm)
+CONFIG = names(Config)
+CORS = names(Cors)
+DRAIN = names(DrainSettings)
+ENCRYPTION_KEYS = names(EncryptionKeys)
+FINGERPRINT = names(FingerprintPolicy)
+FORWARD_AUTH = names(ForwardAuthPrincipal)
+HEALTH = names(UpstreamHealth)
+HINT = names(Hint)
+JWT = names(JwtPrincipal)
+JWT_KEYS = names(JwtKeys)
+KEY = names(KeyPolicy)
+KEY_SOURCE = names(KeySource)
+KEY_TARGET = names(KeyTarget)
+LIMITS = names(Limits)
+MEMORY = names(MemorySettings)
+PACE = names(Pace)
+POLICY = names(Policy)
+PROBE = names(ProbeForm)
+RECONCILE = names(Reconcile)
+REQUEST = names(RequestForm)
+ROUTE = names(Route)
+ROUTE_MAP = names(RouteMap)
+RULE = names(Rule)
+SOURCE = names(SourceForm)
+TARGETS = names(Targets)
+TIMEOUTS = names(UpstreamTimeouts)
+TLS_CLIENT = names(TlsClient)
+TLS_SERVER = names(TlsServer)
+UPSTREAM = names(UpstreamConfig)
+WEBHOOK = names(Webhook)
