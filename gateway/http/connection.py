@@ -366,19 +366,22 @@ class ClientConnection(LingeringClose):
             self._request_done()
 
     def _request_done(self) -> None:
-        super()._request_done()
+        """The request that was handed over is answered and its body is read: on to what came behind it."""
+        self._unfinished.close()
+        self._busy = self.upgradable = False
         self._skipped = None
         wire = self._wire
         self._untaken = untaken(wire) if wire is not None and wire.get_write_buffer_size() else None
-        self._since = self._loop.time()
-        self._alarm.set(self._since + self._idle_timeout)
+        self._since = now = self._loop.time()
+        self._alarm.set(now + self._idle_timeout)
         self._continue()
 
     def _continue(self) -> None:
         """Look at what came behind the request at hand, unless that is being done."""
         if self._taking or self._leaving:
             return
-        self.take_in(b"")
+        if self._rest or self._reading_paused:
+            self.take_in(b"")
         if self.half_closed and self._incoming is not None:
             self._incoming.lose("the client ended in the middle of its request")
         if not self._busy and (self.half_closed or self._close):

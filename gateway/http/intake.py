@@ -101,6 +101,8 @@ class Intake(asyncio.Protocol):
         if self._sink is None:
             self._rest = data
             self._balance()
+        elif data:
+            self._sink(data)
 
     def refuse(self, problem: Problem, reason: str) -> None:
         """What came in is no request, and nothing after it will be one. What was well-formed before it is answered first."""
@@ -112,11 +114,6 @@ class Intake(asyncio.Protocol):
             self._no_more()
 
     # ---- for the writing half
-
-    def _request_done(self) -> None:
-        """The request that was handed over is answered and its body is read: on to what came behind it."""
-        self._unfinished.close()
-        self._busy = self.upgradable = False
 
     def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
         """A request has come in."""

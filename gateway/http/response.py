@@ -151,10 +151,11 @@ class WireResponse:
         if not isinstance(body, bytes):
             return False
         self._started = True
-        with_body = has_body(request.method, self.status)
-        head = self._head(request, self._framing(request, with_body=with_body), ends=False)
-        self._write(request, head + body if with_body else head)
-        self.sent = len(body) if with_body else 0
+        if has_body(request.method, self.status):
+            self._write(request, self._head(request, b"Content-Length: %d\r\n" % len(body)) + body)
+            self.sent = len(body)
+        else:
+            self._write(request, self._head(request, self._announced(request)))
         self._undrained = request.connection.writing_paused
         return not self._undrained
 
@@ -178,34 +179,32 @@ class WireResponse:
         self.cut = True
         self.keep_alive = False
 
-    def _head(self, request: Request, framing: bytes, *, ends: bool) -> bytes:
-        """`ends`: the end of the connection is the end of the body."""
-        self.keep_alive = request.keep_alive and not self._close_after and not ends
-        if not self.keep_alive:
+    def _head(self, request: Request, framing: bytes, *, ends: bool = False) -> bytes:
+        """`framing` is the only one for this hop (RFC 9112 section 6). `ends`: the end of the connection is the end of the body."""
+        keep_alive = self.keep_alive = request.keep_alive and not self._close_after and not ends
+        if not keep_alive:
             framing += b"Connection: close\r\n"
         elif request.version[1] == 0:
             framing += b"Connection: keep-alive\r\n"
         return _head(self.status, self._reason, self._headers, framing)
 
-    def _framing(self, request: Request, *, with_body: bool) -> bytes:
-        """Exactly one framing for this hop (RFC 9112 section 6). A HEAD or 304 answer may announce a length without a body."""
-        length = len(self._body) if isinstance(self._body, bytes) and with_body else self._length
-        if not with_body and request.method != "HEAD" and self.status != 304:
-            return b""
-        if length is not None:
-            return b"Content-Length: %d\r\n" % length
-        return b"Transfer-Encoding: chunked\r\n" if with_body and request.version[1] else b""
+    def _announced(self, request: Request) -> bytes:
+        """The framing of an answer that has no body: one to HEAD, and a 304, may say what a GET would have got."""
+        announces = self._length is not None and (request.method == "HEAD" or self.status == 304)
+        return b"Content-Length: %d\r\n" % self._length if announces and self._length is not None else b""
 
     async def _stream(self, request: Request) -> None:
         """The way of a body that comes in pieces."""
-        with_body = has_body(request.method, self.status)
-        framing = self._framing(request, with_body=with_body)
-        self._write(request, self._head(request, framing, ends=with_body and framing == b""))
-        if not with_body:
+        if not has_body(request.method, self.status):
+            self._write(request, self._head(request, self._announced(request)))
             return
         assert not isinstance(self._body, bytes)
+        chunked = self._length is None and request.version[1] != 0
+        framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
+        if self._length is not None:
+            framing = b"Content-Length: %d\r\n" % self._length
+        self._write(request, self._head(request, framing, ends=framing == b""))
         pieces, silence = self._body.pieces(), self._patience.silence
-        chunked = self._length is None and framing != b""
         await self._relay(request, pieces if silence is None else _while_audible(pieces, silence), chunked=chunked)
 
     async def _relay(self, request: Request, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:

@@ -1,6 +1,7 @@
 """A connection that has left HTTP (RFC 9110 section 7.8): bytes both ways, and how it ends."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
@@ -56,6 +57,32 @@ async def test_what_comes_behind_the_head_comes_first(house: House) -> None:
         assert house.seen == ["GET /1", "GET /ws"]
         taking.finish.set()
         assert await peer.rest() == b""
+    await house.closed()
+
+
+async def test_a_handler_may_take_over_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it waits for anything: what came behind the head is still the tunnel's."""
+    read: list[bytes] = []
+
+    def handle(request: Request) -> Awaitable[WireResponse]:
+        assert request.connection.transport is not None
+        request.connection.transport.write(SWITCHED)
+        return echo_all(request.connection.take_over())
+
+    async def echo_all(tunnel: Tunnel) -> WireResponse:
+        while not read or not read[-1].endswith(b"."):
+            read.append(await tunnel.read())
+        response = WireResponse(101, b"", ())
+        response.drop()
+        return response
+
+    monkeypatch.setattr(house, "handle", handle)
+    async with house.peer() as peer:
+        await peer.send(ASKED + b"behind ")
+        await peer.until(SWITCHED)
+        await peer.send(b"more.")
+        await peer.rest()
+    assert b"".join(read) == b"behind more."
     await house.closed()
 
 

@@ -16,6 +16,7 @@ def bounded(examples: int, *, shrink: bool = True) -> Callable[[Callable[..., An
         max_examples=examples,
         derandomize=LONG_RUN not in os.environ,
         database=None,
+        deadline=None,
         phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
