@@ -78,7 +78,7 @@ class WebhookExchange:
     sender_gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one for every request, and that would cost twice as much; nobody changes it
 class UpstreamRequest:
     """One request as it goes on the wire. `target` is the request target, byte for byte. `headers` hold `Host`, no
     framing fields (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own
@@ -92,7 +92,9 @@ class UpstreamRequest:
     a streamed body; bodies may last as long as pieces keep coming (uploads, downloads, event streams, tunnels).
     `upgrade` asks to switch protocols (RFC 9110 section 7.8): the upstream client sends `Connection: upgrade` and
     `Upgrade: <upgrade>`, and a 101 answer becomes a `tunnel`. It calls `informational` with each 1xx response other
-    than 100 and 101 that comes before the final response (section 15.2); it must not raise.
+    than 100 and 101 that comes before the final response (section 15.2); it must not raise. `lines` are the field
+    lines, each with its CRLF, if the caller has them ready: the client sends them instead of `headers`, under the same
+    rules.
     """
 
     method: bytes
@@ -104,6 +106,7 @@ class UpstreamRequest:
     lasting: bool = False
     upgrade: bytes | None = None
     informational: Callable[[int, bytes, Headers], None] | None = None
+    lines: bytes | None = None
 
 
 class Tunnel(Protocol):

@@ -39,6 +39,7 @@ class Balancer:
             raise ValueError("an upstream needs a target")
         self._circuit = circuit
         self._targets = tuple(_Target(place, *target, on_health) for place, target in enumerate(targets))
+        self._only = self._targets[0] if len(self._targets) == 1 else None
         self._next = 0
 
     @property
@@ -57,6 +58,16 @@ class Balancer:
         Raises NotSent(CIRCUIT_OPEN) if every target is away, with the seconds until the soonest is tried (0: when its trial has ended);
         else what the last target that could not be connected met, or NO_SLOT if that was all there was.
         """
+        only = self._only
+        exchange = None if only is None or only.health.open else only.upstream.begin(request, fence, only.fail)
+        if only is None or exchange is None:
+            return await self._send_in_turn(request, fence)
+        await exchange.head()
+        only.answered(exchange)
+        return exchange
+
+    async def _send_in_turn(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
+        """The long way: of several targets, of one that has no idle connection or is to be left alone, and of streamed bodies."""
         loop = asyncio.get_running_loop()
         now = started = loop.time()
         unreached: NotSent | None = None
@@ -65,14 +76,17 @@ class Balancer:
         for target in chain(self._in_turn(), last):
             health = target.health
             failed: Callable[..., None] = target.fail
+            succeeded = target.answered
             trial: _Trial | None = None
             if now > started and target.out_of_time(started, now):
                 continue
-            if health.open and target not in last:
+            if target in last:
+                succeeded = target.proved
+            elif health.open:
                 trial = self._trial(target, now, last)
                 if trial is None:
                     continue
-                failed = trial.failed
+                failed, succeeded = trial.failed, trial.succeeded
             self._next = target.place + 1
             try:
                 response = await target.upstream.send(request, fence, started=started, patient=full is None, failed=failed)
@@ -86,9 +100,7 @@ class Balancer:
                     raise
                 now = loop.time()
             else:
-                success = target.answered(last_resort=target in last) if trial is None else trial.succeeded()
-                if success is not None:
-                    response.watch(partial(target.failed, after=success))
+                succeeded(response)
                 return response
             finally:
                 if trial is not None:
@@ -136,17 +148,22 @@ class _Target:
     def out_of_time(self, started: float, now: float) -> bool:
         return self.total is not None and now - started >= self.total
 
-    def proved(self) -> Success | None:
-        """Its trial succeeded."""
+    def answered(self, exchange: Exchange) -> None:
+        """A call that was admitted while it was healthy got its answer."""
+        self._succeeded(exchange, self.health.succeeded(trial=False))
+
+    def proved(self, exchange: Exchange) -> None:
+        """A call that came after the opening got its answer: a trial, or one that no other target would take. It closes the circuit."""
         was_open = self.health.open
         success = self.health.succeeded()
         if was_open:
             self._tell(healthy=True)
-        return success
+        self._succeeded(exchange, success)
 
-    def answered(self, *, last_resort: bool) -> Success | None:
-        """A call that was no trial got its answer. One that came after the opening, for want of another target, closes it."""
-        return self.proved() if last_resort else self.health.succeeded(trial=False)
+    def _succeeded(self, exchange: Exchange, success: Success | None) -> None:
+        """A success that ended failures is taken back if the exchange fails after its head."""
+        if success is not None:
+            exchange.watch(partial(self.failed, after=success))
 
     def failed(self, *, trial: bool = False, reached: bool = True, after: Success | None = None) -> None:
         was_open = self.health.open
@@ -168,9 +185,9 @@ class _Trial:
         self._target = target
         self._over = False
 
-    def succeeded(self) -> Success | None:
+    def succeeded(self, exchange: Exchange) -> None:
         self._over = True
-        return self._target.proved()
+        self._target.proved(exchange)
 
     def failed(self, *, reached: bool = True) -> None:
         self._over = True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gateway.ports import NotSent, NotSentReason, UpstreamRequest
 from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import Exchange
-from gateway.upstream.framing import head_and_body
+from gateway.upstream.framing import encode
 from gateway.upstream.pool import Pool
 from gateway.upstream.remarks import Remarks
 from gateway.upstream.settings import UpstreamSettings, parse_endpoint
@@ -46,6 +46,26 @@ class HttpUpstream:
         """Whether the next call would have to wait for a slot."""
         return self._pool.full
 
+    def begin(
+        self,
+        request: UpstreamRequest,
+        fence: Callable[[], bool],
+        failed: Callable[[], None] | None = None,
+        started: float | None = None,
+    ) -> Exchange | None:
+        """The short way of `send`: write the request to an idle connection, at once. The caller then waits for the exchange's `head`.
+
+        None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as `send`.
+        """
+        pool = self._pool
+        if not pool.idle or not isinstance(request.body, bytes):
+            return None
+        wire = encode(request, self.settings.host)
+        connection = pool.take()
+        if connection is None:
+            return None
+        return self._begin(connection, wire, request, fence, self._deadline(started, connection.loop), failed)
+
     async def send(
         self,
         request: UpstreamRequest,
@@ -60,20 +80,31 @@ class HttpUpstream:
         The rest is for a caller that has several upstreams: `started` (loop time) is when `total` began to count, without `patient` a
         call that finds no slot does not wait for one, and `failed` is called when the upstream fails the exchange, see `Exchange`.
         """
-        settings, pool = self.settings, self._pool
-        data = head_and_body(request, settings.host)
+        exchange = self.begin(request, fence, failed, started)
+        if exchange is None:
+            return await self._send(request, fence, started, patient, failed)
+        await exchange.head()
+        return exchange
+
+    async def close(self) -> None:
+        """Close the idle connections and refuse new calls; exchanges that are under way go on to their end."""
+        await self._pool.close()
+
+    async def _send(
+        self,
+        request: UpstreamRequest,
+        fence: Callable[[], bool],
+        started: float | None,
+        patient: bool,  # noqa: FBT001 - as `send`
+        failed: Callable[[], None] | None,
+    ) -> Exchange:
+        """The long way: connect, or wait for a slot; stream the body."""
+        wire = encode(request, self.settings.host)
         loop = asyncio.get_running_loop()
-        total = settings.total
-        deadline = None if total is None else (loop.time() if started is None else started) + total
-        connection = None if pool.shut else pool.take()
-        if connection is None:
-            connection = await pool.acquire(deadline, patient=patient)
-        exchange = Exchange(loop, connection, settings, request, deadline, failed=failed, remarks=self._remarks)
-        if not self._begin(exchange, connection, data, fence):
-            raise NotSent(NotSentReason.LEASE_LAPSED)
+        deadline = self._deadline(started, loop)
+        exchange = self._begin(await self._pool.acquire(deadline, patient=patient), wire, request, fence, deadline, failed)
         body = request.body
         if isinstance(body, bytes):
-            exchange.sent()
             await exchange.head()
         else:
             if request.lasting:
@@ -82,15 +113,27 @@ class HttpUpstream:
             await send_body(loop, exchange, body, request.body_length)
         return exchange
 
-    async def close(self) -> None:
-        """Close the idle connections and refuse new calls; exchanges that are under way go on to their end."""
-        await self._pool.close()
+    def _deadline(self, started: float | None, loop: asyncio.AbstractEventLoop) -> float | None:
+        total = self.settings.total
+        return None if total is None else (loop.time() if started is None else started) + total
 
-    def _begin(self, exchange: Exchange, connection: Connection, data: bytes, fence: Callable[[], bool]) -> bool:
+    def _begin(
+        self,
+        connection: Connection,
+        wire: tuple[bytes, bool],
+        request: UpstreamRequest,
+        fence: Callable[[], bool],
+        deadline: float | None,
+        failed: Callable[[], None] | None,
+    ) -> Exchange:
+        """Ask the fence, and write the request's first bytes. If it says no or raises, the connection goes back to the pool."""
         begun = False
         try:
-            begun = exchange.begin(data, fence)
+            exchange = Exchange(connection, self.settings, request, fence, deadline, bound=wire[1], failed=failed, remarks=self._remarks)
+            begun = exchange.begin(wire[0])
         finally:
             if not begun:
                 self._pool.release(connection)
-        return begun
+        if not begun:
+            raise NotSent(NotSentReason.LEASE_LAPSED)
+        return exchange

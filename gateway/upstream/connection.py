@@ -2,10 +2,13 @@
 
 A connection is *sound* until anything happens on it that no exchange asked for: the end of the stream, an error, bytes while it
 was idle. From then on it is cut and never used again; being cut is final and frees its slot at once.
+
+An exception in any callback is a mistake of ours. It is logged, ends the exchange in doubt and cuts the connection.
 """
 
 import asyncio
 import contextlib
+import logging
 import math
 import select
 import socket
@@ -14,12 +17,16 @@ import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from gateway.core.model import Headers
 from gateway.runtime.alarm import Alarm
+from gateway.upstream.parser import ResponseParser
 
 DROP = struct.pack("ii", 1, 0)
 """For SO_LINGER: close at once, without what is left to send."""
 HIGH_WATER = 256 * 1024
 """Body bytes that may wait for a slow consumer before the upstream is no longer read."""
+
+_log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
@@ -55,19 +62,44 @@ class Receiver(Protocol):
         """What had waited for the kernel has gone. TLS does not always tell."""
         ...
 
+    def broken(self) -> None:
+        """One of the calls above has raised, or what `guarded` called: wake the one that waits, with a failure. The connection is cut."""
+        ...
+
 
 class Connection(asyncio.Protocol):
     """See the module. Created by the pool, connected by the event loop."""
 
+    __slots__ = (
+        "_below_tls",
+        "_exchange",
+        "_linger",
+        "_owner",
+        "_parser",
+        "_paused",
+        "_poll",
+        "_reading",
+        "_rests_until",
+        "_tls",
+        "_transport",
+        "_writable",
+        "alarm",
+        "closed",
+        "loop",
+        "patience",
+        "sound",
+    )
+
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+        self.loop = loop
         self.sound = True
         self.closed: asyncio.Future[None] = loop.create_future()
         self.alarm = Alarm(loop, self._on_alarm)
         self.patience = math.inf
         self._rests_until = 0.0
-        self._loop = loop
         self._owner = owner
         self._exchange: Receiver | None = None
+        self._parser: ResponseParser | None = None
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
         self._reading = True
@@ -82,7 +114,7 @@ class Connection(asyncio.Protocol):
         plain = self._transport
         if plain is None or not self.sound or plain.is_closing():
             raise ConnectionResetError  # or it has spoken first, which TLS servers do not
-        secured = await self._loop.start_tls(plain, self, context, server_hostname=server_name)
+        secured = await self.loop.start_tls(plain, self, context, server_hostname=server_name)
         if secured is None or not self.sound:
             raise ConnectionResetError
         self._below_tls = plain
@@ -90,17 +122,19 @@ class Connection(asyncio.Protocol):
         self._tls = secured.get_extra_info("ssl_object")
         secured.set_write_buffer_limits(high=1, low=0)  # it pauses *at* its limit, not above it: with 0 it would never resume
 
-    def begin(self, exchange: Receiver, data: bytes, fence: Callable[[], bool]) -> bool:
-        """Ask the fence, write the request's first bytes, and let all that comes back belong to `exchange`.
+    def parser(self, method: bytes, upgrade: bytes | None, informational: Callable[[int, bytes, Headers], None] | None) -> ResponseParser:
+        """The connection's parser, ready for the response to the next request."""
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = ResponseParser(method, upgrade, informational)
+        else:
+            parser.begin(method, upgrade, informational)
+        return parser
 
-        False: the fence said no, nothing was written, and the connection is as it was.
-        """
-        assert self._transport is not None
-        if not fence():
-            return False
+    def begin(self, exchange: Receiver, data: bytes) -> None:
+        """Write the request's first bytes, and let all that comes back belong to `exchange`."""
         self._exchange = exchange
-        self._transport.write(data)
-        return True
+        self.write(data)
 
     def hand_over(self, exchange: Receiver) -> None:
         """Let all that happens from now on belong to `exchange` instead of the one before, and read on for it."""
@@ -109,12 +143,15 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
-        self._transport.write(data)
+        try:
+            self._transport.write(data)
+        except Exception as error:
+            self._break(self._exchange, error)
 
     async def drain(self) -> None:
         """Return when what was written has gone to the kernel (all but the last of it, under TLS), or the connection was cut."""
         while self._paused and self.sound:
-            self._writable = self._loop.create_future()
+            self._writable = self.loop.create_future()
             await self._writable
 
     @property
@@ -152,24 +189,22 @@ class Connection(asyncio.Protocol):
 
     def rest(self, limit: float) -> None:
         """Lie idle in the pool, for `limit` seconds at most."""
-        self._rests_until = self._loop.time() + limit
-        self.alarm.set(self._rests_until)
-
-    def rested(self) -> bool:
-        """Whether the limit of `rest` is over, also where the alarm could not ring yet."""
-        return self._loop.time() >= self._rests_until
+        self._rests_until = due = self.loop.time() + limit
+        self.alarm.set(due)
 
     def cut(self, *, unsent: bool = True) -> None:
         """Final and idempotent. What the kernel has not taken yet is not sent any more; without `unsent`, nor is what it has taken and not
         sent: it says so to the peer, by a reset.
         """
         if self.sound:
-            self._end()
-            if self._transport is not None:
-                if not unsent:
-                    with contextlib.suppress(OSError):  # it is closed already
-                        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DROP)
-                self._transport.abort()
+            try:
+                self._end()
+            finally:
+                if self._transport is not None:
+                    if not unsent:
+                        with contextlib.suppress(OSError):  # it is closed already
+                            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DROP)
+                    self._transport.abort()
 
     def leave(self, limit: float) -> None:
         """As `cut`, but what was written still goes out, for `limit` seconds at most, and TLS is closed in order."""
@@ -178,9 +213,13 @@ class Connection(asyncio.Protocol):
             self._end()
             if self.unsent or self._tls is not None:
                 transport.close()
-                self._linger = self._loop.call_later(limit, transport.abort)
+                self._linger = self.loop.call_later(limit, transport.abort)
             else:
                 transport.abort()
+
+    def usable(self) -> bool:
+        """Whether a request may go out on it after its rest: it is quiet, and its time is not up, even if the alarm could not ring yet."""
+        return self.loop.time() < self._rests_until and self.quiet()
 
     def quiet(self) -> bool:
         """Whether the kernel holds no end of stream, error or byte that the event loop has not read yet.
@@ -189,16 +228,36 @@ class Connection(asyncio.Protocol):
         """
         return self.sound and self._transport is not None and not self._transport.is_closing() and not self._poll.poll(0)
 
+    def guarded(self, receiver: Receiver, callback: Callable[[], None]) -> None:
+        """Call back a receiver under the rule of this module for exceptions."""
+        try:
+            callback()
+        except BaseException as error:
+            self._break(receiver, error)
+
     def _end(self) -> None:
         self.sound = False
         self._exchange = None
         self.alarm.stop()
+        if self._parser is not None:
+            self._parser.close()
         self._wake_writer()
         self._owner.forget(self)
 
+    def _break(self, receiver: Receiver | None, error: BaseException) -> None:
+        _log.error("a callback of an upstream connection failed", exc_info=error)
+        try:
+            if receiver is not None:
+                receiver.broken()
+        finally:
+            self.cut()
+        if not isinstance(error, Exception):
+            raise error
+
     def _on_alarm(self) -> None:
-        if self._exchange is not None:
-            self._exchange.expired()
+        exchange = self._exchange
+        if exchange is not None:
+            self.guarded(exchange, exchange.expired)
         else:
             self.cut()
 
@@ -210,33 +269,41 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's are no subclass
-        stream.set_write_buffer_limits(high=0)  # so that the pauses are exact
-        self._poll.register(stream.get_extra_info("socket").fileno(), select.POLLIN)
+        try:
+            stream.set_write_buffer_limits(high=0)  # so that the pauses are exact
+            self._poll.register(stream.get_extra_info("socket").fileno(), select.POLLIN)
+        except Exception as error:
+            self._break(None, error)
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is not None:
-            self._exchange.received(data)
-        else:
+        exchange = self._exchange
+        if exchange is None:
             self.cut()
+            return
+        try:
+            exchange.received(data)
+        except BaseException as error:
+            self._break(exchange, error)
 
     def eof_received(self) -> None:
-        if self._exchange is not None:
-            if self._tls is None or _close_notified(self._tls):
-                self._exchange.ended()
-            else:
-                self._exchange.lost()
+        exchange = self._exchange
+        if exchange is not None:
+            orderly = self._tls is None or _close_notified(self._tls)
+            self.guarded(exchange, exchange.ended if orderly else exchange.lost)
         self.cut()
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange = self._exchange
-        if self.sound:
-            self._end()
-        if exchange is not None:
-            exchange.lost()
-        if self._linger is not None:
-            self._linger.cancel()
-        if not self.closed.done():
-            self.closed.set_result(None)
+        try:
+            if self.sound:
+                self._end()
+        finally:
+            if self._linger is not None:
+                self._linger.cancel()
+            if not self.closed.done():
+                self.closed.set_result(None)
+            if exchange is not None:
+                self.guarded(exchange, exchange.lost)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -244,8 +311,9 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         self._wake_writer()
-        if self._exchange is not None:
-            self._exchange.drained()
+        exchange = self._exchange
+        if exchange is not None:
+            self.guarded(exchange, exchange.drained)
 
 
 def _close_notified(tls: ssl.SSLObject) -> bool:

@@ -16,9 +16,6 @@ from gateway.upstream.remarks import Remarks
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tunnel import UpstreamTunnel
 
-_BINDING = frozenset({b"ntlm", b"negotiate", b"kerberos"})
-"""Schemes of Authorization by which servers let whoever comes next on the same connection be the same caller."""
-
 WATCH = 0.1
 """Seconds between two looks at the fence while bytes wait to be sent: little against the margin by which it says no too early."""
 
@@ -27,9 +24,9 @@ class Exchange:
     """Implements `gateway.ports.UpstreamResponse` once `head` has returned. One coroutine reads at a time.
 
     `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for the head) must be
-    over, None for never. `failed` is called, once at most, when the upstream fails the exchange, before its head or after it: by
-    going away, by what it sends, by keeping silent. What the caller, the request's body or a slow consumer ends is no such failure.
-    `remarks` are made about answers that break the rules.
+    over, None for never. `bound`: its request binds the connection to its caller. `failed` is called, once at most, when the upstream
+    fails the exchange, before its head or after it: by going away, by what it sends, by keeping silent. What the caller, the request's
+    body or a slow consumer ends is no such failure. `remarks` are made about answers that break the rules.
     """
 
     __slots__ = (
@@ -42,8 +39,10 @@ class Exchange:
         "_failed",
         "_failure",
         "_fence",
+        "_headed",
         "_high_water",
         "_lasting",
+        "_left",
         "_loop",
         "_parser",
         "_remarks",
@@ -53,6 +52,7 @@ class Exchange:
         "_tunnel",
         "_waiter",
         "_watched",
+        "_whole",
         "content_length",
         "headers",
         "reason",
@@ -62,49 +62,56 @@ class Exchange:
     reason: bytes
     headers: Headers
     content_length: int | None
-    _fence: Callable[[], bool]
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         connection: Connection,
         settings: UpstreamSettings,
         request: UpstreamRequest,
+        fence: Callable[[], bool],
         deadline: float | None,
         *,
+        bound: bool = False,
         failed: Callable[[], None] | None = None,
         remarks: Remarks | None = None,
     ) -> None:
-        self._loop = loop
-        self._remarks = remarks
+        self._loop = connection.loop
         self._connection: Connection | None = connection
+        self._parser = connection.parser(request.method, request.upgrade, request.informational)
         self._settings = settings
-        self._parser = ResponseParser(request.method, request.upgrade, request.informational)
+        self._fence = fence
         self._deadline = deadline
+        self._bound = bound
         self._failed = failed
-        self._watched = False
-        self._bound = _binds(request.headers)
+        self._remarks = remarks
         self._lasting = request.lasting
         self._streamed = not isinstance(request.body, bytes)
         self._expiry = DoubtReason.TOTAL_TIMEOUT
         self._failure: BaseException | None = None
+        self._headed = False
+        self._whole = False
+        self._left = b""
         self._high_water = HIGH_WATER
         self._sent = False
         self._early = False
+        self._watched = False
         self._backlog = 0
         self._tunnel: UpstreamTunnel | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     # Sending
 
-    def begin(self, data: bytes, fence: Callable[[], bool]) -> bool:
-        """Write the request's first bytes if the fence allows it; else the exchange is over and the connection is untouched."""
-        assert self._connection is not None
-        if self._connection.begin(self, data, fence):
-            self._fence = fence
-            return True
-        self._connection = None
-        return False
+    def begin(self, data: bytes) -> bool:
+        """Write the request's first bytes in the step in which the fence allows it; else the exchange is over, the connection untouched."""
+        connection = self._connection
+        assert connection is not None
+        if not self._fence():
+            self._connection = None
+            return False
+        connection.begin(self, data)
+        if not self._streamed:
+            self.sent()
+        return True
 
     def send_on(self, data: bytes) -> Connection | None:
         """Write more of the request, in the step in which the fence allows it, and give the connection. None: there is nothing to be sent
@@ -130,8 +137,7 @@ class Exchange:
         if connection.unsent:
             self._backlog = connection.backlog()
             if not self._watched:
-                self._watched = True
-                self._loop.call_later(WATCH, self._watch_sending)
+                self._watch_sending_soon(connection)
         self._arm(self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
 
     def forget_deadline(self) -> None:
@@ -146,7 +152,7 @@ class Exchange:
 
     def open_connection(self) -> Connection | None:
         """The connection, as long as the response has not begun and nothing failed: then the body may still be sent."""
-        return None if self._parser.head_complete else self._connection
+        return None if self._headed else self._connection
 
     def fail(self, error: BaseException, *, unsent: bool = True) -> None:
         """End the exchange with `error` for whoever waits for it, and cut the connection. No effect on one that is over.
@@ -156,9 +162,9 @@ class Exchange:
         connection = self._connection
         if connection is not None:
             self._failure = error
-            self._connection = None
-            connection.cut(unsent=unsent)
+            self._let_go()
             self._wake()
+            connection.cut(unsent=unsent)
 
     def watch(self, failed: Callable[[], None]) -> None:
         """Call `failed` instead of the function given at first."""
@@ -168,34 +174,22 @@ class Exchange:
 
     async def head(self) -> None:
         """Wait for the head of the final response. Raises InDoubt; a cancelled call cuts the connection."""
-        parser = self._parser
-        while not parser.head_complete:
-            if self._failure is not None:
-                raise self._failure
+        while not self._headed and self._failure is None:
             await self._wait()
         if self._failure is not None:
             raise self._failure
-        self.status = parser.status
-        self.reason = parser.reason
-        self.headers = tuple(parser.headers)
-        self.content_length = parser.content_length
-        if self._connection is not None:
-            if self._lasting:
-                self._deadline = None
-            self.lift_limit()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """See the port. While the consumer is slow, at most `HIGH_WATER` bytes and one more read from the socket are held."""
-        parser = self._parser
         self._high_water = HIGH_WATER
         while True:
-            if parser.buffered:
-                piece = parser.take()
+            if self._buffered():
+                piece = self._take()
                 self._read_on()
                 yield piece
             elif self._failure is not None:
                 raise self._failure
-            elif parser.complete:
+            elif self._whole:
                 return
             else:
                 await self._wait_for_body()
@@ -205,16 +199,15 @@ class Exchange:
 
         Raises InDoubt as `chunks` does. Does not wait at all when the response came in whole with its head.
         """
-        parser = self._parser
         self._high_water = max(limit, HIGH_WATER)
-        while not parser.complete and parser.buffered <= limit:
+        while not self._whole and self._buffered() <= limit:
             if self._failure is not None:
                 raise self._failure
-            if parser.content_length is not None and parser.content_length > limit:
+            if self.content_length is not None and self.content_length > limit:
                 return None
             self._read_on()
             await self._wait_for_body()
-        return parser.take() if parser.buffered <= limit else None
+        return self._take() if self._buffered() <= limit else None
 
     def tunnel(self) -> UpstreamTunnel:
         """See the port. From here on the tunnel is its caller's to close. Raises LookupError if there is none, or none any more."""
@@ -233,8 +226,7 @@ class Exchange:
     # What the connection reports
 
     def received(self, data: bytes) -> None:
-        parser, connection = self._parser, self._connection
-        assert connection is not None
+        parser = self._parser
         try:
             parser.feed(data)
         except Malformed as error:
@@ -242,25 +234,27 @@ class Exchange:
                 self._remarks.refused(str(error), self._loop.time())
             self._fall(DoubtReason.INVALID_RESPONSE)
             return
-        if parser.head_complete:
-            if parser.offences and self._remarks is not None:
-                self._remarks.mended(parser.offences, self._loop.time())
-            if not self._sent or connection.unsent:
-                self._early = True
-            if parser.switched:
-                self._switch(connection)
-            elif parser.complete:
-                self._complete(connection)
-            elif parser.buffered > self._high_water:
-                connection.set_reading(on=False)
-            self._wake()
+        connection = self._connection
+        if connection is None or not parser.head_complete:
+            return
+        if not self._headed:
+            self._begin_response(parser)
+        if not self._sent or connection.unsent:
+            self._early = True
+        if parser.switched:
+            self._switch(connection)
+        elif parser.complete:
+            self._complete(connection)
+        elif parser.buffered > self._high_water:
+            connection.set_reading(on=False)
+        self._wake()
 
     def ended(self) -> None:
         if self._parser.eof() and self._connection is not None:
             self._complete(self._connection)
             self._wake()
         else:
-            self._fall(DoubtReason.TRUNCATED_RESPONSE if self._parser.head_complete else DoubtReason.DISCONNECTED)
+            self._fall(DoubtReason.TRUNCATED_RESPONSE if self._headed else DoubtReason.DISCONNECTED)
 
     def lost(self) -> None:
         self._fall(DoubtReason.DISCONNECTED)
@@ -275,10 +269,42 @@ class Exchange:
             self.fail(InDoubt(reason, self._seen_status()))
 
     def drained(self) -> None:
-        if self._sent and not self._parser.head_complete:
+        if self._sent and not self._headed:
             self.limit_silence()
 
+    def broken(self) -> None:
+        self.fail(InDoubt(DoubtReason.GATEWAY_ERROR, self._seen_status()))
+        self._wake()
+
     # Inside
+
+    def _begin_response(self, parser: ResponseParser) -> None:
+        """The final response's head is whole. From now on only `total` counts, and silence while somebody waits for the body."""
+        self._headed = True
+        self.status = parser.status
+        self.reason = parser.reason
+        self.headers = tuple(parser.headers)
+        self.content_length = parser.content_length
+        if parser.offences and self._remarks is not None:
+            self._remarks.mended(parser.offences, self._loop.time())
+        if not parser.complete:
+            if self._lasting:
+                self._deadline = None
+            self.lift_limit()
+
+    def _let_go(self) -> None:
+        """The connection and its parser are another's from now on; what has come of the body stays."""
+        self._connection = None
+        self._left = self._parser.take()
+
+    def _buffered(self) -> int:
+        return len(self._left) if self._connection is None else self._parser.buffered
+
+    def _take(self) -> bytes:
+        if self._connection is not None:
+            return self._parser.take()
+        left, self._left = self._left, b""
+        return left
 
     def _may_send(self) -> bool:
         if self._fence():
@@ -286,13 +312,16 @@ class Exchange:
         self.fail(InDoubt(DoubtReason.LEASE_LOST, self._seen_status()), unsent=False)
         return False
 
+    def _watch_sending_soon(self, connection: Connection) -> None:
+        self._watched = True
+        self._loop.call_later(WATCH, connection.guarded, self, self._watch_sending)
+
     def _watch_sending(self) -> None:
         """While bytes wait for the kernel the event loop sends them by itself: ask the fence for these, too, until they have gone."""
         self._watched = False
         connection = self._connection
         if connection is not None and connection.unsent and self._may_send():
-            self._watched = True
-            self._loop.call_later(WATCH, self._watch_sending)
+            self._watch_sending_soon(connection)
 
     def _fall(self, reason: DoubtReason) -> None:
         """The upstream failed."""
@@ -309,29 +338,34 @@ class Exchange:
             case DoubtReason.READ_TIMEOUT:
                 return not self._is_event_stream()
             case _:
-                return not self._streamed and not self._parser.head_complete
+                return not self._streamed and not self._headed
 
     def _complete(self, connection: Connection) -> None:
-        self._connection = None
-        reusable = self._parser.reusable and not self._early and not self._bound
-        connection.finish(reusable=reusable, patience=self._parser.patience)
+        parser = self._parser
+        self._whole = True
+        self._let_go()
+        connection.finish(reusable=parser.reusable and not self._early and not self._bound, patience=parser.patience)
 
     def _switch(self, connection: Connection) -> None:
         """RFC 9110 section 7.8: no switch before the request was received whole."""
         if self._early:
             self._fall(DoubtReason.INVALID_RESPONSE)
         else:
-            self._connection = None
             self._tunnel = UpstreamTunnel(self._loop, connection, self._parser.rest, self._settings.stream_idle)
+            self._whole = True
+            self._let_go()
 
     def _is_event_stream(self) -> bool:
-        for name, value in self._parser.headers:
+        for name, value in self.headers:
             if len(name) == 12 and name.lower() == b"content-type":
                 return value.partition(b";")[0].strip().lower() == b"text/event-stream"
         return False
 
     def _seen_status(self) -> int | None:
-        return self._parser.status if self._parser.head_complete else None
+        parser = self._parser
+        if self._headed:
+            return self.status
+        return parser.status if self._connection is not None and parser.head_complete else None
 
     def _arm(self, timeout: float, reason: DoubtReason) -> None:
         connection = self._connection
@@ -368,11 +402,3 @@ class Exchange:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _binds(headers: Headers) -> bool:
-    """Whether the request proves who asks in a way that its connection may remember: nobody else must be sent on that one."""
-    for name, value in headers:
-        if len(name) == 13 and name.lower() == b"authorization" and value.strip(b" \t").partition(b" ")[0].lower() in _BINDING:
-            return True
-    return False

@@ -1,31 +1,36 @@
 """The request's bytes: head and framing (RFC 9112 sections 3, 6 and 7)."""
 
+import re
 from collections.abc import AsyncIterator
 
 from gateway.core.model import Headers
 from gateway.ports import UpstreamRequest
 
+_FRAMING = rb"content-length:|transfer-encoding:"
+_BINDING = rb"authorization:[ \t]*(?:ntlm|negotiate|kerberos)(?![^ \t\r])"
+"""The schemes by which servers take all that comes on one connection for the same caller's."""
+_TELLING = re.compile(rb"\n(?=[CTActa])(?i:%b|%b)" % (_FRAMING, _BINDING))
+"""Field lines that decide something here. Of most lines the first letter tells that they do not."""
 
-def head_and_body(request: UpstreamRequest, host: bytes | None = None) -> bytes:
+
+def encode(request: UpstreamRequest, host: bytes | None = None) -> tuple[bytes, bool]:
     """The whole request as one buffer, or its head alone when the body is streamed. `host` replaces the value of its Host line.
 
-    Raises ValueError if a part holds a line break, the target a space, or `headers` a framing field: a caller's mistake that
-    would otherwise become a second request on the wire (RFC 9112 section 11.2).
+    With it comes whether the request binds its connection to its caller, so that the client must not use it for another one.
+    Raises ValueError if a part holds a line break, the target a space, or the fields framing: a caller's mistake that would otherwise
+    become a second request on the wire (RFC 9112 section 11.2).
     """
-    body, headers = request.body, request.headers
-    if host is not None:
-        headers = with_host(headers, host)
-    if request.upgrade is not None:
-        headers += ((b"Connection", b"upgrade"), (b"Upgrade", request.upgrade))
-    fields = b"\r\n".join(map(b": ".join, headers))
-    _refuse_unsafe(request.method + request.target, fields, max(len(headers) - 1, 0))
-    if isinstance(body, bytes):
-        framing = b"Content-Length: %d\r\n" % len(body) if body or request.frame_empty else b""
-    else:
-        framing, body = stream_framing(body, request.body_length), b""
-    if fields:
-        fields += b"\r\n"
-    return b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method, request.target, fields, framing, body)
+    method, target, body = request.method, request.target, request.body
+    lines, breaks = _lines(request, host)
+    head = b"%b %b HTTP/1.1\r\n%b" % (method, target, lines)
+    binds = _judge(head, breaks)
+    if b" " in target or b" " in method:
+        raise ValueError("a line break or a space inside the request head")
+    if not isinstance(body, bytes):
+        return b"%b%b\r\n" % (head, stream_framing(body, request.body_length)), binds
+    if body or request.frame_empty:
+        return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body), binds
+    return head + b"\r\n", binds
 
 
 def with_host(headers: Headers, host: bytes) -> Headers:
@@ -48,11 +53,36 @@ def chunk(data: bytes) -> bytes:
 
 
 LAST_CHUNK = b"0\r\n\r\n"
+_LINE_ENDS = frozenset({b"\r\n", b""})
 
 
-def _refuse_unsafe(start: bytes, fields: bytes, breaks: int) -> None:
-    if fields.count(b"\n") != breaks or fields.count(b"\r") != breaks or b"\r" in start or b"\n" in start or b" " in start:
+def _lines(request: UpstreamRequest, host: bytes | None) -> tuple[bytes, int]:
+    """The field lines, and how many line breaks the head has with them."""
+    lines = request.lines
+    if lines is not None:
+        if lines[-2:] not in _LINE_ENDS or lines[:1] == b"\r" or b"\n\r" in lines:
+            raise ValueError("a line break in the wrong place")
+        if host is None and request.upgrade is None:
+            return lines, lines.count(b"\r\n") + 1
+    headers = request.headers if lines is None else _fields(lines)
+    if host is not None:
+        headers = with_host(headers, host)
+    if request.upgrade is not None:
+        headers += ((b"Connection", b"upgrade"), (b"Upgrade", request.upgrade))
+    return b"\r\n".join([*map(b": ".join, headers), b""]), len(headers) + 1
+
+
+def _fields(lines: bytes) -> Headers:
+    pairs = [line.partition(b": ") for line in lines.split(b"\r\n")[:-1]]
+    return tuple([(name, value) for name, _, value in pairs])
+
+
+def _judge(head: bytes, breaks: int) -> bool:
+    """Whether the head binds its connection to its caller. Raises ValueError unless it has so many line breaks, and no framing."""
+    if len(head) - len(head.translate(None, b"\r\n")) != 2 * breaks:
         raise ValueError("a line break or a space inside the request head")
-    lowered = b"\n" + fields.lower()
-    if b"\ncontent-length:" in lowered or b"\ntransfer-encoding:" in lowered:
+    if _TELLING.search(head) is None:
+        return False
+    if re.search(rb"\n(?i:%b)" % _FRAMING, head):
         raise ValueError("framing fields belong to the upstream client")
+    return True

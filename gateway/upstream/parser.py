@@ -30,15 +30,17 @@ _START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
 
 
 class ResponseParser:
-    """Parses exactly one final response to `method`. Of the 1xx responses before it, 100 is skipped and the others go to `informational`.
+    """Parses one final response at a time: the first one is to `method`, each next one begins with `begin`.
 
-    `upgrade` is the protocol that was asked for: a 101 that switches to it (RFC 9110 section 7.8) is a final response without a body,
-    `switched` is then set, and `rest` holds the first bytes of that protocol. Any other 101 is malformed.
+    Of the 1xx responses before the final one, 100 is skipped and the others go to `informational`. `upgrade` is the protocol that was
+    asked for: a 101 that switches to it (RFC 9110 section 7.8) is a final response without a body, `switched` is then set, and `rest`
+    holds the first bytes of that protocol. Any other 101 is malformed.
 
     `status`, `reason`, `headers` (values without surrounding whitespace) and `content_length` (as announced) hold once
     `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed. `reusable` is
-    then whether the connection may carry another exchange. De-framed body bytes wait in `body`, `buffered` of them, until taken. `offences`
-    are those that were put right in its heads. `patience` is for how many seconds the upstream says that it keeps an idle connection.
+    then whether the connection may carry another exchange, with `begin`. De-framed body bytes wait in `body`, `buffered` of them, until
+    taken. `offences` are those that were put right in its heads. `patience` is for how many seconds the upstream says that it keeps an
+    idle connection.
     """
 
     __slots__ = (
@@ -75,6 +77,13 @@ class ResponseParser:
     def __init__(
         self, method: bytes, upgrade: bytes | None = None, informational: Callable[[int, bytes, Headers], None] | None = None
     ) -> None:
+        self._llhttp: httptools.HttpResponseParser | None = None
+        self.begin(method, upgrade, informational)
+
+    def begin(
+        self, method: bytes, upgrade: bytes | None = None, informational: Callable[[int, bytes, Headers], None] | None = None
+    ) -> None:
+        """Forget the last response, which must have been the first or `reusable`, and expect the one to this request."""
         self.status = 0
         self.reason = b""
         self.headers: list[tuple[bytes, bytes]] = []
@@ -102,27 +111,27 @@ class ResponseParser:
         self._upgrade = upgrade
         self._informational = informational
         self._informational_left = MAX_INFORMATIONAL
-        self._llhttp: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        if self._llhttp is None:
+            self._llhttp = self._new_llhttp()
 
     def feed(self, data: bytes) -> None:
         """Take in received bytes (not empty). Raises Malformed, after which only what is in `body` may still be read."""
-        headed, received = self.head_complete, self._quiet + len(data)
-        if self._quiet == 0 and not headed and data[0] not in _START:
-            self._refuse("not HTTP")
-        if self._crooked is not None:
-            self._mend(self._crooked, data)
-        else:
-            why = self._parse(data)
-            if why is not None:
-                self._begin_anew(data, why)
-            elif not self.head_complete:
-                if self._seen is None:
-                    self._seen = bytearray()
-                self._seen += data
-        if self.head_complete and not headed and received > MAX_HEAD and _size(self.headers) > MAX_HEAD:
-            self._refuse("head too long")
-        if self._fresh:
-            self._collect()
+        headed, quiet = self.head_complete, self._quiet
+        if not headed:
+            if quiet == 0 and data[0] not in _START:
+                self._refuse("not HTTP")
+            self._feed_head(data)
+            if quiet + len(data) > MAX_HEAD and self.head_complete and _size(self.headers) > MAX_HEAD:
+                self._refuse("head too long")
+        elif (why := self._parse(data)) is not None:
+            self._refuse(why)
+        fresh = self._fresh
+        if fresh:
+            piece = fresh[0] if len(fresh) == 1 else b"".join(fresh)
+            self.body.append(piece)
+            self.buffered += len(piece)
+            self._quiet = 0
+            self._fresh = []
         else:
             self._quiet += len(data)
         if self.complete:
@@ -138,41 +147,63 @@ class ResponseParser:
         return self.complete
 
     def take(self) -> bytes:
-        """All body bytes that are waiting, as one piece."""
+        """All body bytes that are waiting, as one piece; a piece that came alone is given as it is."""
         pieces = self.body
         whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self.body = []
         self.buffered = 0
         return whole
 
+    def close(self) -> None:
+        """Nothing will be fed any more: lets go of llhttp, which holds this parser as this one holds it. What was parsed stays."""
+        self._llhttp = None
+
     def _refuse(self, why: str) -> NoReturn:
         self._llhttp = None
         raise Malformed(why) from None
 
+    def _feed_head(self, data: bytes) -> None:
+        if self._crooked is not None:
+            self._mend(self._crooked, data)
+            return
+        why = self._parse(data)
+        if why is not None:
+            self._begin_anew(data, why)
+        elif not self.head_complete:
+            if self._seen is None:
+                self._seen = bytearray()
+            self._seen += data
+
     def _parse(self, data: bytes) -> str | None:
-        """Give it to llhttp. Returns what is wrong with it."""
-        parser = self._llhttp
-        assert parser is not None
+        """Give it to llhttp. Returns what is wrong with it. What a callback raises, a mistake of ours, is raised."""
+        assert self._llhttp is not None
         try:
-            parser.feed_data(data)
+            self._llhttp.feed_data(data)
         except httptools.HttpParserUpgrade as end:  # raised for every 101 that names a protocol
             if self.switched:
                 self.rest = data[end.args[0] :]
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None
         except httptools.HttpParserError as error:
             if not self.complete:
                 return str(error)
             self.reusable = False
         return self._fault
 
+    def _new_llhttp(self) -> httptools.HttpResponseParser:
+        parser = httptools.HttpResponseParser(self)
+        parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
+        return parser
+
     # Heads that have to be mended
 
     def _begin_anew(self, data: bytes, why: str) -> None:
         """Go through all that was fed so far once more, head by head. Raises Malformed if it is not a head that is malformed."""
-        if self.head_complete:
+        if self.head_complete:  # by these very bytes
             self._refuse(why)
         seen, self._seen = self._seen or bytearray(), None
         self._crooked = CrookedHeads()
-        self._llhttp = httptools.HttpResponseParser(self)
+        self._llhttp = self._new_llhttp()
         self._again, self._interims = self._interims, 0
         self.reason, self.headers, self.content_length = b"", [], None
         self._fault, self._last, self._fresh = None, False, []
@@ -198,21 +229,14 @@ class ResponseParser:
         elif rest and not self.complete and (why := self._parse(rest)) is not None:
             self._refuse(why)
 
-    def _collect(self) -> None:
-        fresh = self._fresh
-        piece = fresh[0] if len(fresh) == 1 else b"".join(fresh)
-        self.body.append(piece)
-        self.buffered += len(piece)
-        self._quiet = 0
-        self._fresh = []
-
     def _finish(self, data: bytes) -> None:
-        self._llhttp = None  # breaks the reference cycle between the two parsers
         if self.offences or (self._head_request and not data.endswith(b"\r\n\r\n")):
             self.reusable = False
+        if self._head_request or not self.reusable:
+            self._llhttp = None  # it is not where the next response begins
 
     # Callbacks of httptools. Every one may be called again for bytes behind the response, and must then change nothing
-    # but `reusable`; none may raise, since llhttp would go on to report that as its own error.
+    # but `reusable`.
 
     def on_message_begin(self) -> None:
         if self.complete:
@@ -224,7 +248,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.head_complete:
-            self.headers.append((name, value.rstrip(b" \t")))
+            self.headers.append((name, value.rstrip()))
 
     def on_headers_complete(self) -> None:
         parser = self._llhttp
@@ -253,8 +277,6 @@ class ResponseParser:
                 self.reusable = _persistent(version, self.headers) and not self._last
             else:
                 self._until_eof = not framed and status not in {204, 304}
-                if framed and self.content_length is None:
-                    parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
 
     def on_body(self, data: bytes) -> None:
         if self.complete:

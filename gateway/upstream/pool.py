@@ -49,9 +49,10 @@ class Pool:
 
     def take(self) -> Connection | None:
         """An idle connection, if there is one on which nothing has happened and whose time is not up."""
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.rested() and connection.quiet():
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if connection.usable():
                 return connection
             connection.cut()
         return None

@@ -89,6 +89,9 @@ class UpstreamTunnel:
     def drained(self) -> None:
         self._alive()
 
+    def broken(self) -> None:
+        self._over()
+
     # Inside
 
     def _alive(self) -> None:

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httptools
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.core.model import Headers
 from gateway.ports import UpstreamRequest
-from gateway.upstream.framing import chunk, head_and_body
+from gateway.upstream.framing import chunk, encode
 
 HOST = ((b"Host", b"a"),)
 
@@ -37,7 +38,7 @@ async def streamed() -> AsyncIterator[bytes]:
 )
 def test_a_request_is_exactly_its_parts(request_: UpstreamRequest, wire: bytes) -> None:
     """Target, names, values and order go out byte for byte; the only field added is the framing."""
-    assert head_and_body(request_) == wire
+    assert encode(request_)[0] == wire
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,12 @@ def test_a_request_is_exactly_its_parts(request_: UpstreamRequest, wire: bytes) 
 )
 def test_the_host_is_replaced_where_it_stands(headers: Headers, lines: bytes) -> None:
     """RFC 9112 section 3.2: there is exactly one afterwards, in the line's own place and spelling, or before all others."""
-    assert head_and_body(UpstreamRequest(b"GET", b"/", headers, b""), b"b:1") == b"GET / HTTP/1.1\r\n" + lines + b"\r\n\r\n"
+    assert encode(UpstreamRequest(b"GET", b"/", headers, b""), b"b:1")[0] == b"GET / HTTP/1.1\r\n" + lines + b"\r\n\r\n"
 
 
 def test_a_switch_of_protocols_is_asked_for() -> None:
     """RFC 9110 section 7.8: the field and the connection option that nominates it, in the form of the caller."""
-    wire = head_and_body(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=b"WebSocket"))
+    wire, _ = encode(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=b"WebSocket"))
     assert wire == b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n"
 
 
@@ -65,13 +66,14 @@ def test_a_switch_of_protocols_is_asked_for() -> None:
 def test_neither_a_host_nor_a_protocol_breaks_the_head(host: bytes | None, upgrade: bytes | None) -> None:
     """Wherever they come from."""
     with pytest.raises(ValueError, match="line break"):
-        head_and_body(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=upgrade), host)
+        encode(UpstreamRequest(b"GET", b"/", HOST, b"", upgrade=upgrade), host)
 
 
 @pytest.mark.parametrize(("length", "field"), [(None, b"Transfer-Encoding: chunked"), (7, b"Content-Length: 7")])
 async def test_a_streamed_body_is_framed_by_its_length_if_that_is_known(length: int | None, field: bytes) -> None:
     """An announced length is used as it is; without one the body goes out in chunks."""
-    assert head_and_body(UpstreamRequest(b"PUT", b"/", HOST, streamed(), length)) == b"PUT / HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n"
+    wire, _ = encode(UpstreamRequest(b"PUT", b"/", HOST, streamed(), length))
+    assert wire == b"PUT / HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,34 @@ async def test_a_streamed_body_is_framed_by_its_length_if_that_is_known(length: 
 def test_a_request_that_would_break_its_framing_is_refused(method: bytes, target: bytes, headers: Headers) -> None:
     """No mistake of a caller can put a second request, or a second framing, on the wire."""
     with pytest.raises(ValueError, match=r"line break|framing"):
-        head_and_body(UpstreamRequest(method, target, headers, b"{}"))
+        encode(UpstreamRequest(method, target, headers, b"{}"))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [b"A: b\r\nContent-Length: 5\r\n", b"A: b\n", b"A: b\rC: d\r\n", b"\r\nA: b", b"A: b\r\n\n", b"\r\nA: b\r\n", b"A: b\r\n\r\nC: d\r\n"],
+)
+def test_prepared_lines_are_judged_as_well(lines: bytes) -> None:
+    """They end where lines end, and bring no framing."""
+    with pytest.raises(ValueError, match=r"line break|framing"):
+        encode(UpstreamRequest(b"GET", b"/", (), b"", lines=lines))
+
+
+@pytest.mark.parametrize(
+    ("value", "binds"),
+    [
+        (b"Negotiate", True),
+        (b"nTlM  abc", True),
+        (b"\tKerberos YII=", True),
+        (b"Bearer ntlm", False),
+        (b"NegotiateX y", False),
+        (b"", False),
+    ],
+)
+def test_a_scheme_that_authenticates_the_connection_is_told(value: bytes, binds: bool) -> None:
+    """Wherever its line stands."""
+    for headers in (((b"AUTHORIZATION", value), *HOST), (*HOST, (b"authorization", value))):
+        assert encode(UpstreamRequest(b"GET", b"/", headers, b""))[1] is binds
 
 
 def test_a_chunk_is_its_size_in_hex_and_its_data() -> None:
@@ -131,7 +160,17 @@ values = st.from_regex(rb"([!-~\x80-\xff]([ -~\x80-\xff]{0,20}[!-~\x80-\xff])?)?
 def test_a_server_reads_what_was_meant(headers: list[tuple[bytes, bytes]], target: bytes, body: bytes) -> None:
     """Whatever the parts, a strict parser finds one message with those parts and the framing field."""
     seen = Collected()
-    wire = head_and_body(UpstreamRequest(b"POST", target, tuple(headers), body, frame_empty=True))
+    wire, _ = encode(UpstreamRequest(b"POST", target, tuple(headers), body, frame_empty=True))
     httptools.HttpRequestParser(seen).feed_data(wire)
     assert (seen.url, seen.body, seen.messages) == (target, body, 1)
     assert seen.headers == [*headers, (b"Content-Length", b"%d" % len(body))]
+
+
+@given(st.lists(st.tuples(names, values)))
+def test_prepared_lines_are_sent_as_their_fields_would_be(headers: list[tuple[bytes, bytes]]) -> None:
+    """With another host and with a switch of protocols, too."""
+    plain = UpstreamRequest(b"POST", b"/", tuple(headers), b"{}")
+    prepared = replace(plain, headers=(), lines=b"".join([b"%b: %b\r\n" % field for field in headers]))
+    for upgrade in (None, b"websocket"):
+        for host in (None, b"b:1"):
+            assert encode(replace(prepared, upgrade=upgrade), host) == encode(replace(plain, upgrade=upgrade), host)
