@@ -114,14 +114,15 @@ def client(port: int) -> Call:
 async def measure(call: Call, in_flight: int, exchanges: int) -> float:
     """The CPU of one exchange in the best slice: slices are short, so that some are spared by what else runs on the machine."""
     slices: list[float] = []
-    left = exchanges
+    begun = done = 0
 
     async def caller() -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
+        nonlocal begun, done
+        while begun < exchanges:
+            begun += 1
             assert await call() is not None
-            if left % SLICE == 0:
+            done += 1
+            if done % SLICE == 0:
                 slices.append(time.process_time())
 
     gc.collect()

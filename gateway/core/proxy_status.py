@@ -1,41 +1,17 @@
 """What went wrong on the way, in the words of RFC 9209: members of the `Proxy-Status` field, and the registered error type of each of ours.
 
-A reason (`NOT_SENT`, `IN_DOUBT`) is more exact than the problem it is answered with (`PROBLEMS`): use the first where there is one. The
-keys are the values of `gateway.ports.NotSentReason` and `DoubtReason`. A replay has no error.
+A reason of `gateway.core.failures` is more exact than the problem it is answered with (`PROBLEMS`): `error_of` uses the first where there
+is one. A replay has no error.
 """
 
 import re
 from collections.abc import Mapping
 
+from gateway.core.failures import FAILURES
 from gateway.core.problems import Problem
 
 _TOKEN = re.compile(r"[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
-
-NOT_SENT: Mapping[str, str] = {
-    "dns_error": "dns_error",
-    "connection_refused": "connection_refused",
-    "connection_timeout": "connection_timeout",
-    "tls_error": "tls_protocol_error",
-    "no_connection_slot": "connection_limit_reached",
-    "circuit_open": "destination_unavailable",
-    "lease_lapsed": "proxy_internal_error",
-    "scope_unconfirmed": "proxy_internal_error",
-    "shutting_down": "proxy_internal_response",
-}
-
-IN_DOUBT: Mapping[str, str] = {
-    "upstream_timeout": "http_response_timeout",
-    "upstream_read_timeout": "connection_read_timeout",
-    "upstream_total_timeout": "http_response_timeout",
-    "upstream_disconnected": "connection_terminated",
-    "upstream_invalid_response": "http_protocol_error",
-    "upstream_truncated_response": "http_response_incomplete",
-    "upstream_status": "http_protocol_error",
-    "lease_lost": "proxy_internal_error",
-    "gateway_stopped": "proxy_internal_error",
-    "gateway_error": "proxy_internal_error",
-}
 
 PROBLEMS: Mapping[Problem, str] = {
     Problem.KEY_MISSING: "http_request_error",
@@ -68,6 +44,11 @@ PROBLEMS: Mapping[Problem, str] = {
     Problem.INTERNAL_ERROR: "proxy_internal_error",
 }
 """`http_request_error` is for 4xx that judge the request alone, `proxy_internal_response` for all that was answered out of what we know."""
+
+
+def error_of(problem: Problem, cause: str | None) -> str:
+    """The error type of an answer of ours with this problem. `cause` is the word of a reason, where the upstream is behind it."""
+    return PROBLEMS[problem] if cause is None else FAILURES[cause].error
 
 
 def proxy_status(name: str, *, error: str | None = None, received_status: int | None = None, details: str | None = None) -> bytes:

@@ -8,7 +8,7 @@ from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.request import GuardedRequest, to_send
 from gateway.engine.streams import UpstreamStream
 from gateway.engine.tools import Tools
-from gateway.ports import InDoubt, NotSent, UpstreamResponse
+from gateway.ports import DoubtReason, InDoubt, NotSent, UpstreamResponse
 
 
 async def forward_unprotected(tools: Tools, request: GuardedRequest, label: Label = Label.UNPROTECTED) -> Reply:
@@ -32,7 +32,8 @@ async def forward_unprotected(tools: Tools, request: GuardedRequest, label: Labe
         answer = failed(reason)
     except Exception as error:  # a defect of ours: whether anything was sent is not known
         tools.observer.background_failed("attempt", error)
-        answer = failed(None)
+        reason = DoubtReason.GATEWAY_ERROR.value
+        answer = failed(reason)
     seconds = tools.clock.boottime() - started
     tools.observer.upstream_answered(request.guard.route_id, status, seconds)
     return Reply(label, answer, reason=reason, upstream_seconds=seconds, upstream_status=status)

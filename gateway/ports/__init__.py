@@ -5,6 +5,7 @@ Imports point inwards: these modules know `gateway.core` and nothing else. `reco
 reconciler, of webhooks and of operators.
 """
 
+from gateway.core.failures import DoubtReason, NotSentReason
 from gateway.ports.bodies import Body, Memory, Spool
 from gateway.ports.observer import Exchange, FinishedRequest, Observer, StoreObserver
 from gateway.ports.store import (
@@ -24,10 +25,8 @@ from gateway.ports.store import (
 )
 from gateway.ports.system import Clock, Randomness
 from gateway.ports.upstream import (
-    DoubtReason,
     InDoubt,
     NotSent,
-    NotSentReason,
     RelayCut,
     Tunnel,
     Upstream,

@@ -1,40 +1,11 @@
 """The way to one upstream, and what its failures prove."""
 
-import enum
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.core.failures import DoubtReason, NotSentReason
 from gateway.core.model import Headers
-
-
-class NotSentReason(enum.StrEnum):
-    """Why nothing of a request reached the upstream. Each reason is proof: the engine may release the attempt."""
-
-    DNS = "dns_error"
-    CONNECT_REFUSED = "connection_refused"
-    CONNECT_TIMEOUT = "connection_timeout"
-    TLS = "tls_error"
-    NO_SLOT = "no_connection_slot"
-    CIRCUIT_OPEN = "circuit_open"
-    LEASE_LAPSED = "lease_lapsed"
-    SHUTTING_DOWN = "shutting_down"
-    SCOPE_UNCONFIRMED = "scope_unconfirmed"
-
-
-class DoubtReason(enum.StrEnum):
-    """Why the gateway does not know whether the upstream executed."""
-
-    FIRST_BYTE_TIMEOUT = "upstream_timeout"
-    READ_TIMEOUT = "upstream_read_timeout"
-    TOTAL_TIMEOUT = "upstream_total_timeout"
-    DISCONNECTED = "upstream_disconnected"
-    INVALID_RESPONSE = "upstream_invalid_response"
-    TRUNCATED_RESPONSE = "upstream_truncated_response"
-    STATUS = "upstream_status"
-    LEASE_LOST = "lease_lost"
-    GATEWAY_STOPPED = "gateway_stopped"
-    GATEWAY_ERROR = "gateway_error"
 
 
 class NotSent(Exception):

@@ -11,7 +11,7 @@ from gateway.core.framing import says_close
 from gateway.core.model import Headers
 from gateway.core.policy import Policy
 from gateway.core.problems import Problem
-from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
+from gateway.core.proxy_status import error_of, proxy_status
 from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, STATUS, expires, exposed, mark
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply, Switched
 from gateway.http.problem import ProblemWriter
@@ -208,6 +208,4 @@ def _proxy_status(name: str, reply: Reply) -> bytes:
     answer = reply.answer
     if not isinstance(answer, Refused):
         return proxy_status(name, received_status=reply.upstream_status)
-    cause = answer.cause or ""
-    error = NOT_SENT.get(cause) or IN_DOUBT.get(cause) or PROBLEMS.get(answer.problem)
-    return proxy_status(name, error=error, received_status=reply.upstream_status)
+    return proxy_status(name, error=error_of(answer.problem, answer.cause), received_status=reply.upstream_status)

@@ -1,15 +1,14 @@
 """`Proxy-Status` (RFC 9209): each reason and problem has a registered error type, and every member is a well-formed structured field."""
 
 import re
-from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.failures import STATUSES
+from gateway.core.failures import FAILURES
 from gateway.core.problems import Problem
-from gateway.core.proxy_status import IN_DOUBT, NOT_SENT, PROBLEMS, proxy_status
+from gateway.core.proxy_status import PROBLEMS, error_of, proxy_status
 from gateway.ports import DoubtReason, NotSentReason
 
 REGISTERED = frozenset(
@@ -129,16 +128,22 @@ def test_every_member_parses(name: str, error: str | None, received_status: int 
 
 def test_every_reason_and_problem_has_a_registered_error() -> None:
     """The tables cover all that can go wrong, and use no word that is not in the registry."""
-    assert set(NOT_SENT) == set(NotSentReason)
-    assert set(IN_DOUBT) == set(DoubtReason)
+    assert FAILURES.keys() == {*NotSentReason, *DoubtReason}
     assert set(PROBLEMS) == set(Problem)
-    assert set(chain(NOT_SENT.values(), IN_DOUBT.values(), PROBLEMS.values())) <= REGISTERED
+    assert {failure.error for failure in FAILURES.values()} | set(PROBLEMS.values()) <= REGISTERED
 
 
 def test_every_reason_has_a_status() -> None:
     """One table says what clients get where the upstream gave no answer."""
-    assert STATUSES.keys() == {reason.value for reasons in (NotSentReason, DoubtReason) for reason in reasons}
-    assert set(STATUSES.values()) == {502, 503, 504}
+    assert FAILURES.keys() == {reason.value for reasons in (NotSentReason, DoubtReason) for reason in reasons}
+    assert {failure.status for failure in FAILURES.values()} == {502, 503, 504}
+
+
+@pytest.mark.parametrize("reason", [*NotSentReason, *DoubtReason])
+def test_a_reason_tells_more_than_its_problem(reason: NotSentReason | DoubtReason) -> None:
+    """Whether the request has a record or not: the same failure has one error type."""
+    assert {error_of(problem, reason.value) for problem in Problem} == {FAILURES[reason].error}
+    assert error_of(Problem.OUTCOME_UNKNOWN, None) == "proxy_internal_response"
 
 
 def test_only_client_errors_are_request_errors() -> None:

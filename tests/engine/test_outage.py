@@ -85,6 +85,19 @@ async def test_an_unprotected_failure_is_told_as_it_is(stage: Stage) -> None:
     assert [task for task, _ in stage.observer.failures] == ["attempt"]
 
 
+@scene
+async def test_a_mistake_of_ours_has_one_name_with_a_record_and_without(stage: Stage) -> None:
+    """Without one, no reason was logged, and `Proxy-Status` told of an incomplete response of the upstream's."""
+    part = Part(pieces=(), raises=ZeroDivisionError())
+    stage.upstream.plays(part, part)
+    replies = [await stage.ask()]
+    stage.store.away = True
+    replies.append(await stage.ask(FORWARD))
+    for reply in replies:
+        assert isinstance(reply.answer, Refused)
+        assert (reply.reason, reply.answer.cause, reply.answer.final_status) == ("gateway_error", "gateway_error", 502)
+
+
 @pytest.mark.parametrize("reason", [*NotSentReason, *DoubtReason])
 def test_a_failure_has_one_status(reason: NotSentReason | DoubtReason) -> None:
     """Guarded, observed and forwarded without a record alike: how long to wait before the next try is the same, too."""
