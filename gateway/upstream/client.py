@@ -57,14 +57,10 @@ class HttpUpstream:
 
         None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as `send`.
         """
-        pool = self._pool
-        if not pool.idle or not isinstance(request.body, bytes):
-            return None
-        wire = encode(request, self.settings.host)
-        connection = pool.take()
+        connection = self._pool.take() if isinstance(request.body, bytes) else None
         if connection is None:
             return None
-        return self._begin(connection, wire, request, fence, self._deadline(started, connection.loop), failed)
+        return self._begin(connection, request, fence, self._deadline(started, connection.loop), failed)
 
     async def send(
         self,
@@ -99,10 +95,9 @@ class HttpUpstream:
         failed: Callable[[], None] | None,
     ) -> Exchange:
         """The long way: connect, or wait for a slot; stream the body."""
-        wire = encode(request, self.settings.host)
         loop = asyncio.get_running_loop()
         deadline = self._deadline(started, loop)
-        exchange = self._begin(await self._pool.acquire(deadline, patient=patient), wire, request, fence, deadline, failed)
+        exchange = self._begin(await self._pool.acquire(deadline, patient=patient), request, fence, deadline, failed)
         body = request.body
         if isinstance(body, bytes):
             await exchange.head()
@@ -120,17 +115,17 @@ class HttpUpstream:
     def _begin(
         self,
         connection: Connection,
-        wire: tuple[bytes, bool],
         request: UpstreamRequest,
         fence: Callable[[], bool],
         deadline: float | None,
         failed: Callable[[], None] | None,
     ) -> Exchange:
-        """Ask the fence, and write the request's first bytes. If it says no or raises, the connection goes back to the pool."""
+        """Ask the fence, and write the request's first bytes. Otherwise, whatever is raised, the pool gets the connection back."""
         begun = False
         try:
-            exchange = Exchange(connection, self.settings, request, fence, deadline, bound=wire[1], failed=failed, remarks=self._remarks)
-            begun = exchange.begin(wire[0])
+            data, bound = encode(request, self.settings.host)
+            exchange = Exchange(connection, self.settings, request, fence, deadline, bound, failed, self._remarks)
+            begun = exchange.begin(data)
         finally:
             if not begun:
                 self._pool.release(connection)

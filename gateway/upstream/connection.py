@@ -134,7 +134,11 @@ class Connection(asyncio.Protocol):
     def begin(self, exchange: Receiver, data: bytes) -> None:
         """Write the request's first bytes, and let all that comes back belong to `exchange`."""
         self._exchange = exchange
-        self.write(data)
+        assert self._transport is not None
+        try:
+            self._transport.write(data)
+        except Exception as error:
+            self._break(exchange, error)
 
     def hand_over(self, exchange: Receiver) -> None:
         """Let all that happens from now on belong to `exchange` instead of the one before, and read on for it."""
@@ -142,11 +146,9 @@ class Connection(asyncio.Protocol):
         self.set_reading(on=True)
 
     def write(self, data: bytes) -> None:
-        assert self._transport is not None
-        try:
-            self._transport.write(data)
-        except Exception as error:
-            self._break(self._exchange, error)
+        """Write more for the exchange that has it; nothing, if it was cut."""
+        if self._exchange is not None:
+            self.begin(self._exchange, data)
 
     async def drain(self) -> None:
         """Return when what was written has gone to the kernel (all but the last of it, under TLS), or the connection was cut."""
@@ -182,7 +184,8 @@ class Connection(asyncio.Protocol):
         if reusable and self.sound:
             self.patience = patience
             self._exchange = None
-            self.set_reading(on=True)
+            if not self._reading:
+                self.set_reading(on=True)
             self._owner.release(self)
         else:
             self.cut()

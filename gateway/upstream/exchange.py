@@ -63,17 +63,16 @@ class Exchange:
     headers: Headers
     content_length: int | None
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made for every request, and keywords would cost a third of that
         self,
         connection: Connection,
         settings: UpstreamSettings,
         request: UpstreamRequest,
         fence: Callable[[], bool],
         deadline: float | None,
-        *,
-        bound: bool = False,
-        failed: Callable[[], None] | None = None,
-        remarks: Remarks | None = None,
+        bound: bool,  # noqa: FBT001 - as above
+        failed: Callable[[], None] | None,
+        remarks: Remarks,
     ) -> None:
         self._loop = connection.loop
         self._connection: Connection | None = connection
@@ -133,12 +132,13 @@ class Exchange:
         connection = self._connection
         if connection is None:
             return
-        self._backlog = 0
         if connection.unsent:
             self._backlog = connection.backlog()
             if not self._watched:
                 self._watch_sending_soon(connection)
-        self._arm(self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
+        else:
+            self._backlog = 0
+        self._arm(connection, self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
 
     def forget_deadline(self) -> None:
         """From now on nothing but silence ends the exchange."""
@@ -230,8 +230,7 @@ class Exchange:
         try:
             parser.feed(data)
         except Malformed as error:
-            if self._remarks is not None:
-                self._remarks.refused(str(error), self._loop.time())
+            self._remarks.refused(str(error), self._loop.time())
             self._fall(DoubtReason.INVALID_RESPONSE)
             return
         connection = self._connection
@@ -285,7 +284,7 @@ class Exchange:
         self.reason = parser.reason
         self.headers = tuple(parser.headers)
         self.content_length = parser.content_length
-        if parser.offences and self._remarks is not None:
+        if parser.offences:
             self._remarks.mended(parser.offences, self._loop.time())
         if not parser.complete:
             if self._lasting:
@@ -367,12 +366,8 @@ class Exchange:
             return self.status
         return parser.status if self._connection is not None and parser.head_complete else None
 
-    def _arm(self, timeout: float, reason: DoubtReason) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        due = self._loop.time() + timeout
-        deadline = self._deadline
+    def _arm(self, connection: Connection, timeout: float, reason: DoubtReason) -> None:
+        due, deadline = self._loop.time() + timeout, self._deadline
         if deadline is not None and deadline <= due:
             due, reason = deadline, DoubtReason.TOTAL_TIMEOUT
         self._expiry = reason
@@ -383,8 +378,10 @@ class Exchange:
             self._connection.set_reading(on=True)
 
     async def _wait_for_body(self) -> None:
-        settings = self._settings
-        self._arm(settings.stream_idle if self._is_event_stream() else settings.read_idle, DoubtReason.READ_TIMEOUT)
+        settings, connection = self._settings, self._connection
+        if connection is not None:
+            idle = settings.stream_idle if self._is_event_stream() else settings.read_idle
+            self._arm(connection, idle, DoubtReason.READ_TIMEOUT)
         await self._wait()
         self.lift_limit()
 

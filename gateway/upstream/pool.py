@@ -82,11 +82,12 @@ class Pool:
             handed.cut()
 
     def release(self, connection: Connection) -> None:
-        limit = min(self._settings.keepalive, connection.patience - MARGIN)
+        limit, told = self._settings.keepalive, connection.patience - MARGIN
+        limit = min(limit, told)
         if self.shut or limit <= 0:
             connection.cut()
             return
-        waiter = self._next_waiter()
+        waiter = self._next_waiter() if self._waiters else None
         if waiter is not None:
             waiter.set_result(connection)
         else:
