@@ -37,7 +37,7 @@ from gateway.core.cors import Cors
 from gateway.core.duplicates import Duplicates
 from gateway.core.field_names import SELECTING
 from gateway.core.fingerprint import VERSION, Fingerprinter, make_fingerprinter
-from gateway.core.headers import Fields
+from gateway.core.headers import Fields, wire_name
 from gateway.core.key import KeyFound, find_key, find_key_in, find_key_in_body, find_key_in_form
 from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_came
 from gateway.core.model import RecordKey, Terms
@@ -83,10 +83,12 @@ class GuardPlan:
 
     `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be verified, or asked for.
     `kept` are the lower-case fields that a client's `Connection` cannot strip. `carry_key` None: the request goes on with the key as it
-    came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `pointers` are where a key stands in a
-    JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is. `duplicates` is what
-    this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are between the upstream
-    and the gateway. `marks`: answers say what became of their key; `exposed` are the fields that a page's script needs to see.
+    came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `uncoded`: the upstream is asked for
+    answers without a content coding, since they are looked into. `pointers` are where a key stands in a JSON body, or will. `captures`:
+    values of the request are kept with its record; `seals`: the request itself is. `duplicates` is what this process has seen of equal
+    requests under other keys. `removed` are the lower-case fields of an answer that are between the upstream and the gateway. `terms` and
+    `retention` are what a store is told. `marks`: answers say what became of their key; `exposed` are the fields that a page's script needs
+    to see.
     """
 
     route_id: str
@@ -100,6 +102,7 @@ class GuardPlan:
     kept: frozenset[bytes]
     carry_key: CarryKey | None
     changes_body: bool
+    uncoded: bool
     pointers: tuple[str, ...]
     fingerprinter: Fingerprinter
     captures: bool
@@ -114,21 +117,17 @@ class GuardPlan:
 
 @dataclass(frozen=True, slots=True)
 class RoutePlan:
-    """The constants of a route. `guard` is None where it passes straight through, `cors` where it says nothing to pages of other origins,
-    `overrides` where no guarded route leads to the same upstream.
+    """The constants of a route. `mode` is as logs and metrics call it. `guard` is None where the route passes straight through, `cors`
+    where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same upstream.
     """
 
     id: str
+    mode: str
     route: Route
     upstream: Upstream
     cors: Cors | None
     overrides: Overrides | None
     guard: GuardPlan | None
-
-    @property
-    def mode(self) -> str:
-        """As logs and metrics call it."""
-        return "off" if self.guard is None else self.guard.policy.mode.value
 
 
 def make_plans(
@@ -157,7 +156,8 @@ def make_plans(
             if route.policy is None
             else make_guard_plan(route, route.policy, upstream, secret, version=version, before=None if earlier is None else earlier.guard)
         )
-        plans[route.id] = RoutePlan(route.id, route, upstream, route.cors, overrides.get(route.upstream), guard)
+        mode = "off" if route.policy is None else route.policy.mode.value
+        plans[route.id] = RoutePlan(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard)
     return plans
 
 
@@ -184,6 +184,7 @@ def make_guard_plan(
         frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
         None if goes_as_it_came(policy) else _key_carrier(policy, secret),
         changes_body(policy),
+        policy.reads_answers,
         tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
         make_fingerprinter(policy.fingerprint, secret, version),
         policy.reconcilable and policy.mode is Mode.ENFORCE,
@@ -233,7 +234,39 @@ def _body_key_finder(policy: Policy) -> FindKeyInBody:
 
 
 def _scope_finder(policy: Policy, secret: bytes) -> FindScope:
-    return partial(find_scope, scope=policy.scope, principal=principal_headers(policy.principal), secret=secret)
+    names = principal_headers(policy.principal)
+    find = partial(find_scope, scope=policy.scope, principal=names, secret=secret)
+    return _RememberedScopes(find, wire_name(names[0])) if len(names) == 1 else find
+
+
+class _RememberedScopes:
+    """Finds scopes by the one field that tells the caller, and remembers those of the last callers. Lasts as long as its plan, so that a
+    reload forgets all. A credential is held in memory for it: few of them, and none that is long.
+    """
+
+    __slots__ = ("_find", "_known", "_name")
+
+    def __init__(self, find: FindScope, name: bytes) -> None:
+        self._find = find
+        self._name = name
+        self._known: dict[bytes, ScopeFound] = {}
+
+    def __call__(self, fields: Fields) -> ScopeFound:
+        value = fields.single(self._name)
+        if value is None:
+            return self._find(fields)
+        scope = self._known.get(value)
+        if scope is None:
+            scope = self._find(fields)
+            if len(value) <= _REMEMBERED_LONGEST:
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[value] = scope
+        return scope
+
+
+_REMEMBERED = 512
+_REMEMBERED_LONGEST = 2048
 
 
 def _key_carrier(policy: Policy, secret: bytes) -> CarryKey:

@@ -200,7 +200,7 @@ def retry_after(seconds: float | None) -> int:
 @dataclass(frozen=True, slots=True)
 class Responded:
     """A complete response with this status came back. `hinted` is the upstream's own signal, where the route trusts it;
-    `located`: the response has a `Location`.
+    `located`: the response has a `Location`, which counts for `REDIRECTS` alone.
     """
 
     status: int
@@ -286,7 +286,7 @@ def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
         case Responded(status, _, located):
             if status in policy.doubt_on:
                 return Doubt(f"status_{status}")
-            if status in policy.release_on and (located or status not in _REDIRECTS):
+            if status in policy.release_on and (located or status not in REDIRECTS):
                 return Release(f"status_{status}")
             return Doubt(f"status_{status}") if status >= 400 and earlier is not Earlier.NOTHING else Complete()
         case NotSent(reason):
@@ -297,7 +297,7 @@ def _settle(outcome: Outcome, policy: Policy, earlier: Earlier) -> Settlement:
             assert_never(outcome)
 
 
-_REDIRECTS = frozenset({307, 308})
+REDIRECTS = frozenset({307, 308})
 """They send the same request elsewhere (RFC 9110 sections 15.4.8 and 15.4.9)."""
 
 

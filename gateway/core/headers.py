@@ -53,6 +53,10 @@ class Fields:
         """The value of the first line with this name."""
         return self._first.get(name)
 
+    def single(self, name: bytes) -> bytes | None:
+        """The value of the one line with this name; None if there is none, or more than one, or some name is there twice."""
+        return None if self._repeats else self._first.get(name)
+
     def values(self, name: bytes) -> list[bytes]:
         """The values of all lines with this name, in order."""
         value = self._first.get(name)

@@ -76,6 +76,7 @@ class Attempt:
         "_upstream_seconds",
         "_upstream_status",
         "executing",
+        "key",
         "reply",
     )
 
@@ -84,6 +85,7 @@ class Attempt:
         self._request = request
         self._guard = request.guard
         self._lease = lease
+        self.key: RecordKey = lease.key
         self._settling = Settling(tools, request, lease)
         self._store_seconds = store_seconds
         self._duplicate = duplicate
@@ -97,8 +99,8 @@ class Attempt:
 
     async def run(self) -> None:
         """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
-        self._tools.keeper.hold(self._lease)
         try:
+            self._tools.keeper.hold(self._lease)
             outcome = NotSent(NotSentReason.SHUTTING_DOWN) if self._stopped else await self._execute()
             await self._settle(outcome)
         finally:
@@ -107,16 +109,13 @@ class Attempt:
                 self._relay.close()
             self.give_up()
 
-    @property
-    def key(self) -> RecordKey:
-        return self._lease.key
-
     def stop(self) -> None:
         """The process is going away: if nothing has been begun yet, nothing will be."""
         self._stopped = True
 
     def give_up(self) -> None:
-        """Leave `reply` done, also if `run` was cancelled before its first step."""
+        """Leave `reply` done and the request closed, also if `run` was cancelled before its first step."""
+        self._request.close()
         if not self.reply.done():
             self._answer(self._unknown_answer(None), None)
 
@@ -238,7 +237,7 @@ class Attempt:
         finally:
             patience.cancel()
         self._tools.observer.settled(self._guard.route_id, settlement_name(settlement), settlement.reason)
-        if self._relaying:
+        if self._relay is not None and self._relay.relaying:
             self._tell_relayed(settlement)
         if transition in (Transition.DONE, Transition.ALREADY):  # a set would be made anew every time, and its enums hashed
             self._let_go(answer, settlement)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
 from gateway.core.decision import Claim, Decision, Gone, InProgress, Label, Lapse, Replay, decide
+from gateway.core.duplicates import Duplicates
 from gateway.core.model import Earlier, Fingerprint, Intent, Lease, Record, Status, Tombstone
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, OnStoreOutage
@@ -72,11 +73,6 @@ class Search:
         """From now on it is this place that says what there is."""
         self._leave, self.place = at, at.__enter__()
 
-    def hurry(self) -> None:
-        """The record has changed: the others who wait need not."""
-        if self.place is not None:
-            self.place.hurry()
-
     def leave(self) -> None:
         """It waits no more."""
         if self._leave is not None:
@@ -105,8 +101,9 @@ class Engine:
         label is the decision. The request is closed as soon as nobody needs its body.
         """
         search = Search(self._tools.clock.boottime())
+        guard = request.guard
         try:
-            if self._differs(request):
+            if not guard.observes and self._tools.meanings.differs(guard.policy):
                 return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=ANOTHER_MEANING))
             if (preparation := self._prepare(request)) is not None:
                 await preparation
@@ -120,20 +117,18 @@ class Engine:
                     found = await self._tools.store.reserve(intent)
                 except (StoreUnavailable, asyncio.CancelledError) as error:
                     found = await self._reply_lost(request, search.statement, error)
-                search.hurry()
+                if search.place is not None:
+                    search.place.hurry()
             return await self._end(request, found, search)
         except StoreUnavailable as unavailable:
             return await self._without_store(request, unavailable, search)
         finally:
-            search.leave()
+            if search.place is not None:
+                search.leave()
             if not search.executes:
                 request.close()
 
     # ---- before the reserve
-
-    def _differs(self, request: GuardedRequest) -> bool:
-        """Whether the scope is known to mean something else by now."""
-        return not request.guard.observes and self._tools.meanings.differs(request.guard.policy)
 
     def _prepare(self, request: GuardedRequest) -> Awaitable[None] | None:
         """Make the fingerprint. What has to be waited for is returned."""
@@ -199,7 +194,8 @@ class Engine:
             return
         if await self._tools.store.lapse(found):
             self._tools.observer.swept([Swept(found.key, request.guard.route_id, found.request_id, found.attempt)])
-        search.hurry()
+        if search.place is not None:
+            search.place.hurry()
 
     def _waits(self, request: GuardedRequest, search: Search) -> bool:
         """Whether the request waits for the running attempt's end, at most `wait` seconds: for a replay, or the conflict answer."""
@@ -241,12 +237,18 @@ class Engine:
 
     def _end(self, request: GuardedRequest, found: Lease | Decision, search: Search) -> Awaitable[Reply]:
         """Execute, or answer."""
-        seconds = 0.0 if request.guard.observes else self._tools.clock.boottime() - search.started
+        guard = request.guard
+        seconds = 0.0 if guard.observes else self._tools.clock.boottime() - search.started
         if not isinstance(found, Lease):
             return self._answer(request, found, seconds)
-        attempt = Attempt(self._tools, request, found, store_seconds=seconds, duplicate=self._duplicate(request))
+        try:
+            duplicate = guard.duplicates is not None and self._duplicate(request, guard.duplicates)
+            attempt = Attempt(self._tools, request, found, store_seconds=seconds, duplicate=duplicate)
+            self._attempts.begin(attempt, guards=not guard.observes)
+        except BaseException:  # a defect of ours: nothing was sent under this lease, and nothing will be
+            self._lost.take_back(LostReply(found, guard.retention, settled_by_stale=True, earlier=found.earlier))
+            raise
         search.executes = True
-        self._attempts.begin(attempt, guards=not request.guard.observes)
         return attempt.reply
 
     async def _answer(self, request: GuardedRequest, decision: Decision, store_seconds: float) -> Reply:
@@ -283,15 +285,12 @@ class Engine:
         """Whether the authority may know anything of the request, or of its key."""
         return unavailable.asked or search.seen
 
-    def _duplicate(self, request: GuardedRequest) -> bool:
+    def _duplicate(self, request: GuardedRequest, duplicates: Duplicates) -> bool:
         """Whether this caller has lately sent an equal request under another key: counted and told of, never deduplicated."""
-        guard = request.guard
-        if guard.duplicates is None:
-            return False
         digest, now = _meaning(request).digest, self._tools.clock.boottime()
-        if not guard.duplicates.seen(request.key.scope_id, digest, request.key.lookup_digest(), now):
+        if not duplicates.seen(request.key.scope_id, digest, request.key.lookup_digest(), now):
             return False
-        self._tools.observer.duplicate_seen(guard.route_id, request.key_digest or "")
+        self._tools.observer.duplicate_seen(request.guard.route_id, request.key_digest or "")
         return True
 
     # ---- lifetimes

@@ -40,7 +40,8 @@ def as_core(outcome: Outcome) -> core.Outcome:
     """The outcome in the words of the rules that judge it."""
     match outcome:
         case Response(status):
-            return core.Responded(status, outcome.hinted, bool(first(outcome.headers, b"location")))
+            located = status not in core.REDIRECTS or bool(first(outcome.headers, b"location"))
+            return core.Responded(status, outcome.hinted, located)
         case NotSent():
             return core.NotSent(outcome.reason.value)
         case InDoubt():

@@ -35,13 +35,17 @@ class Client(Protocol):
 class GuardedRequest(Protocol):
     """One keyed request on a guarded route.
 
-    `key_digest` is the key as logs show it. A `payload` that was spilled comes with the digest of its `parts` if it is multipart; `text` is
+    `guard` is the plan of its route, `key` where its record is, `key_digest` the key as logs show it, `origin_form` the request target as
+    received, in origin-form. A `payload` that was spilled comes with the digest of its `parts` if it is multipart; `text` is
     what is known of the body as JSON. The engine sets the others: `content` is what the fingerprint is made of, `meaning` the fingerprint,
     `sealed` as in `Intent`; so are `captured` and `correlation`, which come with the request.
     """
 
     request_id: str
+    guard: GuardPlan
+    key: RecordKey
     method: str
+    origin_form: bytes
     key_digest: str | None
     payload: bytes | Body
     parts: bytes | None
@@ -51,21 +55,6 @@ class GuardedRequest(Protocol):
     captured: Mapping[str, str] | None
     correlation: str | None
     sealed: bytes | None
-
-    @property
-    def guard(self) -> GuardPlan:
-        """The plan of its route."""
-        ...
-
-    @property
-    def key(self) -> RecordKey:
-        """Where its record is."""
-        ...
-
-    @property
-    def origin_form(self) -> bytes:
-        """The request target as received, in origin-form."""
-        ...
 
     @property
     def lines(self) -> Headers:

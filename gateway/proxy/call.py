@@ -18,7 +18,7 @@ from gateway.core.splice import JsonText
 from gateway.engine.request import Client, Held
 from gateway.http.body import Pace, expect_continue
 from gateway.http.request import Connection, Request, RequestBody
-from gateway.plan import GuardPlan, RoutePlan
+from gateway.plan import GuardPlan
 from gateway.ports import Body
 from gateway.proxy.routing import UNMATCHED, Routing
 
@@ -29,9 +29,10 @@ class Call(Request):
     """A client's request, and what has become known of it so far; the engine's `GuardedRequest`.
 
     `begin` must be called first. `fields` are the field lines without what would mislead the upstream; `doubles` the folded names of those
-    that came in a second spelling, which is gone. `route` and `mode` are as logs call them, `plan` is the matched route's, and `guarded`
-    the plan of its guard once the request is under it. `sent_key` is the key that the head has; `scope` the caller's; `record` where its
-    record is; `key_digest` its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
+    that came in a second spelling, which is gone. `origin_form` is the target that is forwarded, byte for byte; `effective_host` the host
+    that the request is for, as received. `route` and `mode` are as logs call them. `guarded`: the request is under its route's `guard`.
+    `sent_key` is the key that the head has; `scope` the caller's; `key` where its record is, known once there is a `key_digest`, which is
+    its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
     is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
     100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation` and `sealed` are as in `GuardedRequest`.
@@ -44,16 +45,18 @@ class Call(Request):
         "correlation",
         "cors",
         "doubles",
+        "effective_host",
+        "guard",
         "guarded",
         "held",
+        "key",
         "key_digest",
         "meaning",
         "mode",
+        "origin_form",
         "parts",
         "payload",
-        "plan",
         "principal",
-        "record",
         "request_bytes",
         "request_id",
         "route",
@@ -70,6 +73,10 @@ class Call(Request):
     routing: Routing
     request_id: str
     started: float
+    origin_form: bytes
+    effective_host: bytes
+    guard: GuardPlan
+    key: RecordKey
 
     def __init__(  # noqa: PLR0917 - positional, since it is called for every request
         self,
@@ -85,11 +92,9 @@ class Call(Request):
         self.cors: Cors | None = None
         self.route = UNMATCHED
         self.mode = "off"
-        self.plan: RoutePlan | None = None
-        self.guarded: GuardPlan | None = None
+        self.guarded = False
         self.sent_key: Key | None = None
         self.scope: Scope | None = None
-        self.record: RecordKey | None = None
         self.key_digest: str | None = None
         self.principal: str | None = None
         self.payload: bytes | Body = b""
@@ -114,22 +119,10 @@ class Call(Request):
         self.started = now
         expected = self.fields.first(b"expect")
         self.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
+        self.origin_form = self.target if self.target.startswith(b"/") else _origin_form(self.method, self.target)
+        self.effective_host = effective_host(self.target, self.fields.first(b"host"))
 
     # ---- of its head
-
-    @property
-    def origin_form(self) -> bytes:
-        """The target that is forwarded, byte for byte. OPTIONS for a whole server is about `*` (RFC 9112 section 3.2.4)."""
-        if self.target.startswith(b"/"):
-            return self.target
-        if self.method == "OPTIONS" and _WHOLE_SERVER.fullmatch(self.target):
-            return b"*"
-        return split_target(self.target)[2]
-
-    @property
-    def effective_host(self) -> bytes:
-        """The host that the request is for, as received."""
-        return effective_host(self.target, self.fields.first(b"host"))
 
     @property
     def host(self) -> bytes:
@@ -180,16 +173,6 @@ class Call(Request):
     # ---- for the engine
 
     @property
-    def guard(self) -> GuardPlan:
-        assert self.guarded is not None, "it is on a guarded route"
-        return self.guarded
-
-    @property
-    def key(self) -> RecordKey:
-        assert self.record is not None, "its key and its caller are known"
-        return self.record
-
-    @property
     def lines(self) -> Headers:
         return self.fields.lines
 
@@ -206,8 +189,13 @@ class Call(Request):
         """The request as the upstream shall see it, with the key as the route says. None if its body cannot take it."""
         guard = self.guard
         headers = to_upstream(self.fields.lines, self.hop(), guard.kept, hops=hops_left(self.method, self.fields))
-        if guard.policy.reads_answers:
+        if guard.uncoded:
             headers = uncoded(headers)
         body = self.payload if guard.changes_body and isinstance(self.payload, bytes) else None
         parts = Parts(headers, self.origin_form, body, self.text)
         return parts if guard.carry_key is None else guard.carry_key(parts, self.key)
+
+
+def _origin_form(method: str, target: bytes) -> bytes:
+    """OPTIONS for a whole server is about `*` (RFC 9112 section 3.2.4)."""
+    return b"*" if method == "OPTIONS" and _WHOLE_SERVER.fullmatch(target) else split_target(target)[2]

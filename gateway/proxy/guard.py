@@ -113,8 +113,8 @@ class Guard:
         if not isinstance(key, Key):
             return key
         assert call.scope is not None, "the caller was judged before the body"
-        call.record = record = RecordKey(call.scope.id, key.text)
-        call.key_digest = key_digest(call.routing.secret, record.scope_id, record.key)
+        call.key = RecordKey(call.scope.id, key.text)
+        call.key_digest = key_digest(call.routing.secret, call.scope.id, key.text)
         if guard.policy.key.notice and (seen := notice(key.text)) is not None:  # never refused
             self.observer.key_noticed(guard.route_id, seen.value, call.key_digest)
         if guard.changes_body and call.forwarded() is None:

@@ -151,13 +151,13 @@ class Proxy:
         found = RefusedTarget(None) if call.method == "CONNECT" else call.routing.find(call.method, call.target, host)
         match found:
             case RoutePlan():
-                call.plan, call.route, call.cors = found, found.id, found.cors
+                call.route, call.cors = found.id, found.cors
                 self._observer.request_started(found.id)
                 refused = None if found.overrides is None else judge_overrides(call, found.overrides, found)
                 if refused is not None:
                     return refused
                 if found.guard is not None:
-                    call.guarded, call.mode = found.guard, found.mode
+                    call.guard, call.guarded, call.mode = found.guard, True, found.mode
                 return found
             case NoRoute():
                 self._observer.request_started(call.route)

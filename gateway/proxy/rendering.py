@@ -1,12 +1,13 @@
 """From an answer to its wire form: the fields that only the gateway adds, and problem documents."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
 from typing import assert_never, cast
 
 from gateway.core.cors import expose, first_opened, opened, origin_of, replay_opened
 from gateway.core.decision import DOUBT, Label
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
+from gateway.core.dialect_template import PLACEHOLDERS
 from gateway.core.framing import says_close
 from gateway.core.model import Headers
 from gateway.core.policy import Policy
@@ -74,19 +75,19 @@ class Renderer:
     def _marked_first(self, headers: Headers, call: Call, reply: Reply) -> Headers:
         if call.unlisted is not None:
             return marked(headers, call.unlisted, exposed(call.unlisted), reply)
-        guard = call.guarded
-        if guard is None or guard.observes:
+        if not call.guarded or call.guard.observes:
             return headers
+        guard = call.guard
         dialect = guard.policy.dialect
         if dialect.first_headers and reply.label in (Label.EXECUTE, Label.EXECUTE_RETRY, Label.REEXECUTE):
-            headers = mark_first(headers, dialect, values_of(call, reply))
+            headers = mark_first(headers, dialect, Values(call, reply))
         return marked(headers, guard.policy, guard.exposed, reply) if guard.marks else headers
 
     def _replay(self, answer: Replayed, call: Call, reply: Reply, ours: Headers) -> WireResponse:
         guard = call.guard
         policy = guard.policy
         whole = answer.body if isinstance(answer.body, bytes) else None
-        values = values_of(call, reply)
+        values = Values(call, reply)
         conflict = conflict_answer(policy.dialect, answer.status, whole)
         if conflict is not None:
             template, stored = conflict
@@ -116,10 +117,10 @@ class Renderer:
         return self.closing or call.method == "CONNECT" or (call.version[1] == 0 and says_close(call.fields))
 
     def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: Headers) -> WireResponse:
-        guard, date = call.guarded, self._clock.http_date()
+        guard, date = call.guard if call.guarded else None, self._clock.http_date()
         template = None if guard is None else answer_to(guard.policy.dialect, refused.problem)
         if template is not None:
-            values = {**values_of(call, reply), "date": date.decode()}
+            values = {**Values(call, reply), "date": date.decode()}
             status, headers, body = render(template, values, None if refused.problem is Problem.KEY_REUSED else refused.status)
         else:
             status, headers, body = self.problems.render(
@@ -149,29 +150,56 @@ def _opened(headers: Headers, call: Call) -> Headers:
 
 def _to_see(call: Call) -> tuple[bytes, ...]:
     """The fields of ours that a page's script needs to see."""
-    return _PLAIN if call.guarded is None else call.guarded.exposed
+    return call.guard.exposed if call.guarded else _PLAIN
 
 
 _PLAIN = (b"Retry-After", b"X-Request-Id")
 
 
-def values_of(call: Call, reply: Reply) -> dict[str, str]:
-    """What a dialect's placeholders stand for in this answer."""
-    answer = reply.answer
-    values = {"key": "" if call.record is None else call.record.key, "request_id": call.request_id, "original_request": call.request_id}
-    if reply.expires_at_us is not None:
-        values["expires"] = expires(reply.expires_at_us).decode()
-    match answer:
-        case Replayed():
-            values["original_request"], values["original_status"] = answer.original_request, str(answer.status)
-        case Refused():
-            values["detail"] = answer.detail or answer.problem.value.detail
-            values["retry_after"] = "" if answer.retry_after is None else str(answer.retry_after)
-            values["original_request"] = answer.original_request or ""
-            values["original_status"] = str(answer.members.get("original_status", ""))
+class Values(Mapping[str, str]):
+    """What a dialect's placeholders stand for in one answer; each is made when it is asked for."""
+
+    __slots__ = ("_call", "_reply")
+
+    def __init__(self, call: Call, reply: Reply) -> None:
+        self._call = call
+        self._reply = reply
+
+    def __getitem__(self, name: str) -> str:
+        answer, call, expires_at_us = self._reply.answer, self._call, self._reply.expires_at_us
+        match name:
+            case "key":
+                return call.key.key if call.key_digest is not None else ""
+            case "request_id":
+                return call.request_id
+            case "original_request":
+                return (answer.original_request or "") if isinstance(answer, Replayed | Refused) else call.request_id
+            case "expires" if expires_at_us is not None:
+                return expires(expires_at_us).decode()
+            case "original_status" if isinstance(answer, Replayed):
+                return str(answer.status)
+            case _ if isinstance(answer, Refused):
+                return _of_refusal(answer, name)
+            case _:
+                raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in PLACEHOLDERS if self.get(name) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _of_refusal(refused: Refused, name: str) -> str:
+    match name:
+        case "detail":
+            return refused.detail or refused.problem.value.detail
+        case "retry_after":
+            return "" if refused.retry_after is None else str(refused.retry_after)
+        case "original_status":
+            return str(refused.members.get("original_status", ""))
         case _:
-            pass
-    return values
+            raise KeyError(name)
 
 
 def marked(headers: Headers, policy: Policy, to_see: tuple[bytes, ...], reply: Reply) -> Headers:
