@@ -12,11 +12,15 @@ from gateway.ports import StoreUnavailable
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SHOWN = (OSError, StoreUnavailable)
-"""Errors whose texts name addresses and reasons. Others may quote a request, a row or a statement, so only their types are shown."""
+"""Errors whose texts name addresses and reasons. Others may quote a request, a row or a statement, so only their types
+are shown.
+"""
 
 
 def configure(level: str) -> None:
-    """Send every logger's messages of `level` (a name such as `info`) and above to stderr. Replaces what was configured before."""
+    """Send every logger's messages of `level` (a name such as `info`) and above to stderr. Replaces what was configured
+    before.
+    """
     handler = _StderrHandler(2)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
@@ -29,7 +33,9 @@ def configure(level: str) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per message: ts, level, logger, msg, whatever `extra` gave, and of an exception its types and its frames."""
+    """One JSON object per message: ts, level, logger, msg, whatever `extra` gave, and of an exception its types and its
+    frames.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
@@ -65,7 +71,9 @@ def _frames(trace: TracebackType | None) -> list[str]:
 
 
 class _StderrHandler(logging.Handler):
-    """Writes at once and never waits: a message that a stalled reader does not take is dropped, and the next one says how many were."""
+    """Writes at once and never waits: a message that a stalled reader does not take is dropped, and the next one says
+    how many were.
+    """
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -84,7 +92,7 @@ class _StderrHandler(logging.Handler):
             else:
                 self._dropped += 1
         except Exception:
-            # Nobody is left to be told, and a message must never change what the gateway does.
+            # There is no other stream to write to, and a message must never change what the gateway does.
             self._dropped += 1
 
     def close(self) -> None:

@@ -42,7 +42,9 @@ class Family:
 
 
 def take(families: Iterable[tallies.Family[tallies.Count] | tallies.Family[tallies.Distribution]]) -> bytes:
-    """The figures of the process, packed. Only our own families: what is told of a process (`process_*`) makes no sense of several."""
+    """The figures of the process, packed. Only our own families: figures of a process (`process_*`) make no sense for
+    several.
+    """
     packed = [
         [
             family.name,

@@ -1,13 +1,18 @@
-"""What operators have deleted, as far as this process knows: entries of it that come back in Redis are no answers.
+"""The records that operators have deleted, as far as this process knows: their entries are no answers if they come back
+in Redis.
 
-Theory of operation. A deletion commits at the authority first, with the id of the record's life, and then takes the entry out of Redis.
-Redis can lose that again: its server is started from an older copy of its data, or a replica is promoted that had not heard of it. The
-entry is back then, genuine to the byte. So entries tell the life that they are of, and the authority keeps a list of deleted lives.
+Theory of operation. A deletion commits at the authority first, with the id of the record's life, and then takes the
+entry out of Redis. Redis can lose that again: its server starts from an older copy of its data, or a replica is
+promoted that had not received it. The entry is back then, genuine to the byte. So each entry names its record's life,
+and the authority keeps a list of deleted lives.
 
-* The list is read once a second, only what is new. So an entry that came back is believed for about a second at most.
-* And an entry is believed only if the list was read since this run of the server was first seen (`Server.instance`): what an earlier run
-  had acknowledged was in that list. A restart or a promotion, which cuts connections, is so covered without any gap.
-* While the authority is away the list stays as it was, so that replays go on, but a new run of the server is not believed.
+* The process reads what is new in the list once a second. So it believes an entry that came back for about a second at
+  most.
+* It believes an entry only if it has read the list since it first saw this run of the server (`Server.instance`): the
+  list then holds what an earlier run had acknowledged. So a restart or a promotion, which cuts connections, leaves no
+  gap.
+* While the authority is away, the list stays as it was, so that replays go on, but the process does not believe a new
+  run of the server.
 """
 
 import logging
@@ -20,13 +25,17 @@ EVERY = 1.0
 """Seconds between two readings."""
 
 Read = Callable[[int], Awaitable[tuple[int, Mapping[UUID, int]]]]
-"""Given a number, the last one there is, and the deleted lives above it with their expiry (microseconds, on the authority's clock)."""
+"""Given a number, the last one there is, and the deleted lives above it with their expiry (microseconds, on the
+authority's clock).
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class Deletions:
-    """The lives that were deleted and might still be told. `instance` names what Redis is at present, `now_us` is `Store.now_us`."""
+    """The deleted lives whose entries might still be there. `instance` names what Redis is at present, `now_us` is
+    `Store.now_us`.
+    """
 
     def __init__(self, read: Read, instance: Callable[[], bytes], now_us: Callable[[], int | None], clock: Clock) -> None:
         self._read = read
@@ -38,11 +47,13 @@ class Deletions:
         self._read_for: bytes | None = None
 
     def believes(self, record_id: UUID) -> bool:
-        """Whether an entry of this life, read from Redis just now, is one that nobody has deleted."""
+        """Whether no operator has deleted this life, whose entry was read from Redis just now."""
         return self._instance() == self._read_for and record_id not in self._lives
 
     async def refresh(self) -> None:
-        """Read what is new. Raises `StoreUnavailable`; then all is read anew next time, since another authority may answer."""
+        """Read what is new. Raises `StoreUnavailable`; then all is read anew next time, since another authority may
+        answer.
+        """
         instance = self._instance()
         try:
             last, lives = await self._read(self._last)

@@ -1,4 +1,4 @@
-"""The leases of one process in Redis: what is known of each, and how those of long attempts are kept."""
+"""The leases of one process in Redis: what the process knows of each, and how it extends those of long attempts."""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ _EXTEND_AT_ONCE = 128
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A lease of ours in Redis. Instants are CLOCK_BOOTTIME: `ends` is when the entry is surely gone unless it is written again,
-    `extended` is when its TTL last began, `trusted_until` is when the lease at the authority may no longer be trusted. `settling`: an end
-    of the attempt was sent to the authority, and may have been told to its client.
+    """A lease of ours in Redis. Instants are CLOCK_BOOTTIME: `ends` is when the entry is surely gone unless it is
+    written again, `extended` is when its TTL last began, `trusted_until` is when the lease at the authority may no
+    longer be trusted. `settling`: an end of the attempt was sent to the authority, and its client may know it.
     """
 
     lookup: bytes
@@ -57,7 +57,9 @@ class HeldLeases:
             held.trusted_until = max(held.trusted_until, until)
 
     def runs(self, owner: bytes) -> bool:
-        """Whether it is the token of an attempt of this process that has not ended: what the authority would say is known."""
+        """Whether it is the token of an attempt of this process that has not ended: then the authority's answer is
+        known.
+        """
         held = self._held.get(owner)
         return held is not None and not held.settling and self._clock.boottime() < held.trusted_until
 

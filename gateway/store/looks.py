@@ -9,9 +9,10 @@ Find = Callable[[RecordKey], Awaitable[Record | None]]
 
 
 class Looks:
-    """At most one look at a time for each key, whoever asks. What it tells was read after the asker came.
+    """At most one look at a time for each key. Each caller gets what was read after it came.
 
-    Who comes while a look is under way shares the next one: that one may have read before a commit of which the asker was told.
+    A caller that comes during a look shares the next one: the present one may have read before a commit that the caller
+    knows of.
     """
 
     def __init__(self, find: Find) -> None:
@@ -46,6 +47,6 @@ class Looks:
 
 
 def _heard(look: "asyncio.Task[Record | None]") -> None:
-    """An error is its askers' business; if all have left, nobody's."""
+    """An error goes to the callers that wait; if all have left, to none."""
     if not look.cancelled():
         look.exception()

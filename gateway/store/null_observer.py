@@ -1,4 +1,4 @@
-"""An observer that hears nothing, for stores that nobody watches."""
+"""An observer without effect, for stores of commands."""
 
 from collections.abc import Mapping
 

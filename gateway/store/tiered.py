@@ -1,32 +1,40 @@
 """Redis in front of an authority: the order of reads and writes, and what happens while either is away.
 
-Theory of operation. The authority decides; Redis only ever says what is already known, and everything in it ends by itself.
+Theory of operation. The authority decides. Redis answers only what is already known, and every entry in it ends by
+itself.
 
-* **Reserve** asks Redis first: "set this lease if absent, and give me what is there". A completed record with my fingerprint that has not
-  expired is an answer. Everything else (the lease is mine now, somebody else's, another fingerprint, bytes I do not understand, Redis
-  away) goes to the authority, whose word is final. A mismatch of fingerprints is never told from Redis: a lease there may belong to a
-  request that the authority is about to refuse.
-* **Somebody else's lease** says that a request is asking or executing, or was until a moment ago: Redis follows a settle, and whoever was
-  told its outcome may come back before. What a client was told stays true at every gateway, so a lease with my fingerprint is confirmed
-  with the authority before it becomes an answer, by one look for all who ask here (`looks`). The lease of an attempt of this very process,
-  which nobody has begun to settle and whose lease at the authority may be trusted, is an answer by itself.
-* **Every write after the first** compares the writer's own owner token, so nobody overwrites another's entry and a late write finds its
-  token gone. A completed value enters only over the writer's own lease, only if Redis acknowledged having set that lease (a lease that
-  may have been set at any later time could cover an operator's deletion), and only after the authority has committed.
-* **Settling** goes to the authority first. Redis follows in the background, so that no answer waits for it, until it acknowledges or the
-  entry has ended. Meanwhile this process knows better than Redis and asks the authority about that record.
-* **Expiry** is the authority's: entries carry `expires_at` on its clock and are read against an upper estimate of that clock. While there
-  is no estimate yet, Redis answers no replay. The host's wall clock is never read.
-* **Redis away**: each call fails at once (the link's breaker) and the authority is asked. **Authority away**: replays that Redis holds
-  still answer; everything else raises, and a lease set for it is taken back. Under an entry of somebody else's it raises with
-  `asked`: the operation may be running, or has run, so that nobody may pass it on unguarded.
-* **Operators' deletions** reach Redis after the authority. What comes back in Redis later, from an older copy of it, is of a deleted life:
-  `deletions` knows those, and a completed record is an answer only if it believes in it.
-* **Tombstones** are not in Redis: nothing would be gained. That there is none, which every new key needs to hear, only the authority can
-  say; and whom a tombstone refuses is not in a hurry. So no entry can outlive a tombstone, or must be found when an operator frees a key.
-* **Observing intents** neither read nor write Redis: a lease of theirs there would be a reason to refuse an enforcing one.
-* Redis leases are short. `tick` extends those of attempts that outlive half of theirs, and only as long as the attempt's lease at the
-  authority may be trusted.
+* **Reserve** asks Redis first: "set this lease if absent, and give me what is there". A completed record with the
+  request's fingerprint that has not expired is an answer. In every other case (the lease is now the request's own, or
+  another's; another fingerprint; unreadable bytes; Redis away) the gateway asks the authority, whose word is final. It
+  never reports a mismatch of fingerprints from Redis: a lease there may belong to a request that the authority is about
+  to refuse.
+* **Another's lease** says that a request asks or executes, or did until a moment ago: Redis follows a settle, and the
+  client that got the outcome may come back before. An answer to a client stays true at every gateway. So the gateway
+  confirms a lease with the request's fingerprint with the authority before it becomes an answer, by one look for all
+  requests of the process (`looks`). The lease of an attempt of this very process is an answer by itself, if its settle
+  has not begun and its lease at the authority may be trusted.
+* **Every write after the first** compares the writer's own owner token, so no writer overwrites another's entry, and a
+  late write finds its token gone. A completed value enters only over the writer's own lease, only if Redis acknowledged
+  having set that lease (a lease that may have been set at any later time could cover an operator's deletion), and only
+  after the authority has committed.
+* **Settling** goes to the authority first. Redis follows in the background, so that no answer waits for it, until it
+  acknowledges or the entry has ended. Until then this process asks the authority about that record.
+* **Expiry** is the authority's: entries carry `expires_at` on its clock and are read against an upper estimate of that
+  clock. While there is no estimate yet, Redis answers no replay. The host's wall clock is never read.
+* **Redis away**: each call fails at once (the link's breaker), and the gateway asks the authority. **Authority away**:
+  replays that Redis holds still answer; everything else raises, and the gateway takes back the lease that it set in
+  Redis. Under another's entry it raises with `asked`: the operation may be running, or has run, so the gateway must not
+  forward the request unguarded.
+* **Operators' deletions** reach Redis after the authority. An entry that comes back later, from an older copy of Redis,
+  is of a deleted life. `deletions` knows the deleted lives, and a completed record is an answer only if `deletions`
+  believes it.
+* **Tombstones** are not in Redis, which would gain nothing: only the authority can say that there is none, as every new
+  key needs to know, and a request that a tombstone refuses is in no hurry. So no entry can outlive a tombstone, and an
+  operator who frees a key need not look for one.
+* **Observing intents** neither read nor write Redis: their lease there would make the gateway refuse an enforcing
+  intent.
+* Redis leases are short. `tick` extends those of attempts that outlive half of theirs, and only as long as the
+  attempt's lease at the authority may be trusted.
 """
 
 import asyncio
@@ -54,17 +62,19 @@ _Put = Callable[[bytes, bytes, bytes, int, Told], None]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Something of somebody else's is in Redis that is no answer by itself. `running`: a lease for the same operation."""
+    """Redis holds another's entry, which is no answer by itself. `running`: a lease for the same operation."""
 
     running: LeaseEntry | None = None
 
 
 class TieredStore:
-    """A `Store` over `authority`, with `hot` in front of it. Owns its background writes; owns neither `authority` nor `hot`.
+    """A `Store` over `authority`, with `hot` in front of it. Owns its background writes; owns neither `authority` nor
+    `hot`.
 
-    `lease_ttl` and `replay_ttl` (seconds) bound the life of a lease and of a completed record in Redis, `max_value` (bytes) the size of the
-    latter; `secret` keys the seals of its entries; without `deletions` nobody deletes. The observer hears of a write to Redis that found
-    its token gone as `redis_` and `extend`, `complete`, `fill` or `delete`.
+    `lease_ttl` and `replay_ttl` (seconds) bound the life of a lease and of a completed record in Redis, `max_value`
+    (bytes) the size of the latter; `secret` keys the seals of its entries; without `deletions` no operator deletes. The
+    observer hears of a write to Redis that found its token gone as `redis_` and `extend`, `complete`, `fill` or
+    `delete`.
     """
 
     def __init__(
@@ -94,10 +104,11 @@ class TieredStore:
         self._looks = Looks(authority.find)
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        """As `Store.reserve`, except for what Redis does not know of a record that nobody can claim, lapse or resolve as it stands.
+        """As `Store.reserve`, except for what Redis does not know of a record that no caller can claim, lapse or
+        resolve as it stands.
 
-        * `in_progress`: only `key`, `status`, `fingerprint`, `owner` and `lease_live` are facts; `record_id` is the nil UUID, `version` and
-          `attempt` are 0, `request_id` is empty;
+        * `in_progress`: only `key`, `status`, `fingerprint`, `owner` and `lease_live` are facts; `record_id` is the nil
+          UUID, `version` and `attempt` are 0, `request_id` is empty;
         * `completed`, not expired: `version` may be 0.
         """
         lookup = intent.key.lookup_digest()
@@ -130,7 +141,9 @@ class TieredStore:
         return found
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
-        """As `Store.claim`. The attempt has no entry in Redis: the reserve that found the record has taken its lease back."""
+        """As `Store.claim`. The attempt has no entry in Redis: the reserve that found the record has taken its lease
+        back.
+        """
         return await self._authority.claim(found, intent)
 
     async def lapse(self, found: Record) -> bool:
@@ -173,7 +186,9 @@ class TieredStore:
         return settled
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
-        """As `Store.restore`. The attempt has no entry in Redis any more: the settle that found no record has taken it away."""
+        """As `Store.restore`. The attempt has no entry in Redis any more: the settle that found no record has taken it
+        away.
+        """
         return await self._authority.restore(lease, intent, end)
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
@@ -192,10 +207,11 @@ class TieredStore:
     async def forget(self, key: RecordKey, *, completed: bool = True) -> float:
         """After an operator has deleted a record at the authority, or released it: delete what Redis holds of it.
 
-        Returns the seconds for which some gateway may still answer from there: 0.0 when Redis has acknowledged, else the longest life of an
-        entry. Nothing comes back once it is acknowledged: what a gateway that read the record before would write, it writes over its own
-        lease alone, and that is gone, too (what Redis itself brings back is `deletions`' business). `completed`: whether the record may
-        have been; else there can be leases alone. Tries for about a second. Never raises `StoreUnavailable`.
+        Returns the seconds for which some gateway may still answer from Redis: 0.0 when Redis has acknowledged, else
+        the longest life of an entry. After the acknowledgement no gateway writes the record again: one that read it
+        before writes only over its own lease, and that is gone, too. (`deletions` covers what Redis itself brings
+        back.) `completed`: whether the record may have been; else there can be leases alone. Tries for about a second.
+        Never raises `StoreUnavailable`.
         """
         lookup = key.lookup_digest()
         for pause in _FORGET_PAUSES:
@@ -209,8 +225,9 @@ class TieredStore:
         return self._lease_ttl + (self._replay_ttl if completed else 0.0)
 
     async def tick(self) -> None:
-        """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second; never raises
-        `StoreUnavailable`. An attempt whose lease at the authority can no longer be trusted is let go: its entry ends by itself.
+        """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second;
+        never raises `StoreUnavailable`. An attempt whose lease at the authority can no longer be trusted is let go: its
+        entry ends by itself.
         """
         await self._held.tick()
 
@@ -230,7 +247,9 @@ class TieredStore:
         await self._looks.close()
 
     def _read(self, lookup: bytes, value: bytes, intent: Intent) -> Record | Taken | None:
-        """What an entry tells for certain; that somebody else's is there; None for my own lease, whose acknowledgement was lost."""
+        """What an entry says for certain; that another's entry is there; None for the request's own lease, whose
+        acknowledgement was lost.
+        """
         entry = decode(lookup, value, self._seal)
         if isinstance(entry, LeaseEntry) and entry.owner == intent.owner:
             return None
@@ -247,7 +266,7 @@ class TieredStore:
                 assert_never(entry)
 
     async def _behind(self, taken: Taken, intent: Intent) -> Lease | Record | Tombstone:
-        """What the authority says where somebody else's entry is. Of mine there is none."""
+        """What the authority says where another's entry is. The request has none of its own."""
         try:
             if taken.running is not None:
                 found = await self._looks.find(intent.key)
@@ -265,8 +284,8 @@ class TieredStore:
         return Held(lookup, intent, ttl, extended=now, ends=now + ttl)
 
     def _follow(self, held: Held, found: Lease | Record | Tombstone) -> None:
-        """What the authority has said becomes of my lease in Redis. One that was set in vain is replaced by what the authority holds, if
-        that is final, or deleted.
+        """Bring the request's lease in Redis in line with the authority. If the lease was set in vain, what the
+        authority holds replaces it, if that is final; else it is deleted.
         """
         match found:
             case Lease():

@@ -2,13 +2,13 @@
 
     format 1 | state 1 | owner 16 | lookup digest 32 | expires_at 8 | fingerprint | for completed: record, response, seal 16
 
-Format 1 is for leases, format 3 for completed records. Completed records of formats 1 and 2, which had no seal, are not read any more: who
-finds one asks the authority.
+Format 1 is for leases, format 3 for completed records. Completed records of formats 1 and 2 have no seal, and the
+gateway does not read them: it asks the authority instead.
 
-State and owner stand at a fixed place, so that `settle.lua` can compare our own lease without reading further. The lookup digest is
-compared on every read: a reply that got out of step can then never pass for this record's answer. The seal is a keyed digest of all that
-comes before it: what was altered in Redis, be it a byte of a body or of a header, is no answer. A lease has none, since it never is one.
-Integers are big-endian.
+State and owner stand at a fixed place, so that `settle.lua` can compare our own lease without reading further. Every
+read compares the lookup digest, so that a reply out of step never passes for this record's answer. The seal is a keyed
+digest of all that comes before it: an entry that was altered in Redis, be it by a byte of a body or of a header, is no
+answer. A lease has no seal, since it is never an answer. Integers are big-endian.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ _TAIL = struct.Struct(">16sQIHHHHI?QBBI")
 
 
 class Seal:
-    """Makes the seals of values. Keyed by the digest secret, so that nobody makes one who can merely write to Redis; without a secret it
-    finds out accidents alone.
+    """Makes the seals of values. The digest secret keys them, so that write access to Redis is not enough to make one;
+    without a secret a seal detects accidents only.
     """
 
     __slots__ = ("_keyed",)
@@ -58,7 +58,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEntry:
-    """Somebody is asking the authority for this record, or executes its attempt."""
+    """A process asks the authority for this record, or executes its attempt."""
 
     fingerprint: Fingerprint
     owner: bytes
@@ -115,7 +115,8 @@ def encode_completed(lookup: bytes, entry: CompletedEntry, limit: int, seal: Sea
 def decode(lookup: bytes, value: bytes, seal: Seal) -> LeaseEntry | CompletedEntry | None:
     """What `value` says about the record of `lookup`.
 
-    None means "ask the authority": another format, state or record, a seal that is not ours, or bytes that do not add up. Never raises.
+    None means "ask the authority": another format, state or record, a seal that is not ours, or bytes that do not add
+    up. Never raises.
     """
     try:
         form, state, owner, digest, expires_at_us, fingerprint_version, policy_length, digest_length = _HEAD.unpack_from(value)

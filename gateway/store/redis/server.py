@@ -1,7 +1,7 @@
 """What a Redis server must be to serve, found out when a connection opens; and what its refusals mean.
 
-Reading what a server says of itself is not enough: a replica, a node of a cluster and a user without rights all answer PING. So the steps
-that entries will take are taken once with a key of our own: set, prolong, delete, by the command and by the script.
+What a server says of itself is not enough: a replica, a node of a cluster and a user without rights all answer PING. So
+the link tries once what entries need, with a key of its own: set, prolong, delete, by the command and by the script.
 """
 
 import secrets
@@ -32,7 +32,9 @@ REFUSALS: Mapping[str, str] = {
     "LOADING": "not_ready",
     "BUSY": "not_ready",
 }
-"""Error codes that are about the server and not about one command, and the closed-set word of each. Redis counts as away after one."""
+"""Error codes that are about the server and not about one command, and the closed-set word of each. Redis counts as
+away after one.
+"""
 
 _REMEDIES: Mapping[str, str] = {
     "replica": "it is a replica and takes no writes; redis.url must lead to the primary",
@@ -44,7 +46,9 @@ _REMEDIES: Mapping[str, str] = {
 
 
 class Unfit(Exception):
-    """The server answers and cannot serve. `reason` is a word of `REFUSALS`; `str()` says what it is and what to do, in one sentence."""
+    """The server answers and cannot serve. `reason` is a word of `REFUSALS`; `str()` says what it is and what to do, in
+    one sentence.
+    """
 
     def __init__(self, reason: str, said: str) -> None:
         super().__init__(f"{said}: {_REMEDIES[reason]}")
@@ -55,8 +59,9 @@ class Unfit(Exception):
 class Server:
     """What a server that can serve says of itself.
 
-    `version` is (major, minor), (0, 0) when it would not tell. `instance` names this run of it and the history of its data: with the same
-    one, nothing that was acknowledged has been taken back. One that would not tell is another instance at each connection.
+    `version` is (major, minor), (0, 0) when it would not tell. `instance` names this run of it and the history of its
+    data: with the same one, nothing that was acknowledged has been taken back. One that would not tell is another
+    instance at each connection.
     """
 
     version: tuple[int, int] = (0, 0)
@@ -75,7 +80,9 @@ Answer = object | Refusal
 
 
 def questions() -> list[tuple[bytes | int, ...]]:
-    """The commands whose replies `judge` takes, in order; to be sent in one write. None of them changes anything that lasts."""
+    """The commands whose replies `judge` takes, in order; to be sent in one write. None of them changes anything that
+    lasts.
+    """
     owner = secrets.token_bytes(16)
     key, value = b"idem:{probe-%b}" % owner.hex().encode(), lease_prefix(owner)
     return [

@@ -1,4 +1,4 @@
-"""Writes to Redis that nobody waits for, repeated until acknowledged or until their entry has ended by itself."""
+"""Background writes to Redis, repeated until Redis acknowledges them or their entry has ended by itself."""
 
 import asyncio
 import logging
@@ -21,8 +21,9 @@ Write = Callable[[Told], None]
 class Writeback:
     """Carries writes out in the order of their coming. A first try that finds the token gone is told as a stale write.
 
-    A write is one command: it begins when it is submitted, and its reply ends it. Only what fails goes on in a task of its own, so that
-    nothing waits behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry ends by itself.
+    A write is one command: it begins when it is submitted, and its reply ends it. Only what fails goes on in a task of
+    its own, so that nothing waits behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry
+    ends by itself.
     """
 
     def __init__(self, clock: Clock, observer: StoreObserver) -> None:
@@ -39,7 +40,9 @@ class Writeback:
         return lookup in self._pending
 
     def submit(self, operation: str, lookup: bytes, write: Write, until: float) -> None:
-        """Carry out `write` in the background; `until` (CLOCK_BOOTTIME) is when the entry it changes has surely ended."""
+        """Carry out `write` in the background; `until` (CLOCK_BOOTTIME) is when the entry it changes has
+        surely ended.
+        """
         if self._closed:
             return
         if self._number >= _MAX_PENDING:
