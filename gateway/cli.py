@@ -59,7 +59,7 @@ def main() -> None:
       idempotency-gateway migrate --config gateway.yaml
       idempotency-gateway serve --config gateway.yaml
 
-    When nobody knows whether an operation ran:
+    When the outcome of an operation is unknown:
 
     \b
       idempotency-gateway dead-letters list --config gateway.yaml

@@ -91,7 +91,7 @@ def _record_paths() -> Json:
             "get": _operation(
                 "listDeadLetters",
                 "records",
-                "Unknown records that nobody looks at any more: a person's turn",
+                "Unknown records without another look: a person decides",
                 _json("Page"),
                 (400,),
                 _selection(state=False) + _paging(),

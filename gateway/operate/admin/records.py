@@ -201,7 +201,7 @@ async def _changed(request: web.Request, change: Callable[[RecordKey], Awaitable
         case Conflict():
             return problem(409, changed.why, result=told["result"], record=told["record"])
         case TooEarly(until):
-            why = "Until `not_before` the upstream may still be at it, so that nobody can know that it did not run."
+            why = "Until `not_before` the upstream may still execute it, so *not executed* cannot be known yet."
             response = problem(409, why, result=told["result"], record=told["record"], not_before=told["until"])
             response.headers["Retry-After"] = http_date(until)
             return response

@@ -160,7 +160,7 @@ def tell_change(changed: Changed, *, as_json: bool) -> None:
             fail(f"Refused: {why} ({record_id_text(now.key)})", FAILURE)
         case TooEarly(until):
             at = instant(until.isoformat())
-            fail(f"Too early: until {at} the upstream may still be at it, so that nobody can know that it did not run.", FAILURE)
+            fail(f"Too early: until {at} the upstream may still execute it, so *not executed* cannot be known yet.", FAILURE)
         case _:
             assert_never(changed)
 

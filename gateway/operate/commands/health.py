@@ -30,7 +30,7 @@ def health(config: Path, live: bool) -> None:  # noqa: FBT001 - click passes opt
       idempotency-gateway health --config gateway.yaml
       idempotency-gateway health --config gateway.yaml --live
 
-    Only the `admin` section is read. Exit codes: 0 it is, 1 it says that it is not (and why), 69 nobody answers.
+    Only the `admin` section is read. Exit codes: 0 it is, 1 it says that it is not (and why), 69 no answer.
     """
     with reported():
         from gateway.config.load import load_admin

@@ -27,7 +27,7 @@ from gateway.operate.commands.shared import config_option
 
 @click.group()
 def records() -> None:
-    """Look at records, and resolve those that nobody knows the end of.
+    """Look at records, and resolve those with an unknown outcome.
 
     \b
       idempotency-gateway records list --config gateway.yaml --state unknown

@@ -96,7 +96,7 @@ def shown_text(record: Mapping[str, Any]) -> str:
         "version": record["version"],
     }
     history = [(instant(line["at"]), *(line[name] for name in _HISTORY), _in_order(line["detail"])) for line in record["history"]]
-    lines = table(("AT", *map(str.upper, _HISTORY), "DETAIL"), history) if history else "no history: nobody has been asked yet"
+    lines = table(("AT", *map(str.upper, _HISTORY), "DETAIL"), history) if history else "no history: no look, event or change yet"
     return f"{pairs(facts)}\n\n{lines}"
 
 

@@ -64,7 +64,7 @@ def _to_retryable(now: Listed, shown: Shown) -> Conflict | TooEarly | None:
         return Conflict(now, "Its attempt is still under way, and will say itself how it ended.")
     if shown.evidence:
         return Conflict(
-            now, "A webhook's event has said that it was executed: the reconciler concludes with that, and nobody may run it again."
+            now, "A webhook's event has said that it was executed: the reconciler concludes with that, and it must not run again."
         )
     if now.doubtful_until is not None and now.doubtful_until > shown.at:
         return TooEarly(now.doubtful_until, now)
