@@ -11,7 +11,7 @@ from gateway.config.mistakes import Place
 from gateway.config.names import POLICY, ROUTE, ROUTE_MAP
 from gateway.config.reader import Reader
 from gateway.config.section import Section
-from gateway.config.source import ListNode, MapNode, Node, Refused, Scalar, Unreadable, parse_tree, read_tree
+from gateway.config.source import ListNode, MapNode, Node, Scalar, Unreadable, Unsupported, parse_tree, read_tree
 from gateway.core.dialect import DialectError, parse_dialect
 from gateway.core.policy import Dialect, Policy
 from gateway.core.setting import SectionOf, Tag, setting_of
@@ -137,7 +137,7 @@ def _read_idempotency(reader: Reader, node: Node | None, place: Place) -> Sectio
 def _plain(reader: Reader, node: Node, place: Place) -> Plain:
     """The tree as plain data. Nothing is put in for variables: a body may hold a dollar sign."""
     match node:
-        case Refused():
+        case Unsupported():
             reader.unusable(node, place)
             return None
         case Scalar():

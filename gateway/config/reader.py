@@ -10,7 +10,7 @@ from typing import Any
 from gateway.config.interpolate import interpolate
 from gateway.config.mistakes import Place
 from gateway.config.section import Found, Section, names_of
-from gateway.config.source import Entry, ListNode, MapNode, Node, Refused, Scalar
+from gateway.config.source import Entry, ListNode, MapNode, Node, Scalar, Unsupported
 from gateway.core.setting import (
     DialectName,
     FromFile,
@@ -92,7 +92,7 @@ class Reader:
     def unusable(self, node: Node, place: Place) -> bool:
         """Whether a node is of no use to anybody, which is reported."""
         match node:
-            case Refused(message=message):
+            case Unsupported(message=message):
                 self.report(place, message)
             case Scalar(tag=Tag.NOTHING):
                 self.report(place, "has no value; write one, or remove the line")
@@ -234,7 +234,7 @@ class Reader:
         for entry in entries:
             here = place.child(entry.key).at(entry.line, entry.column)
             there = here.at(entry.value.line, entry.value.column)
-            if isinstance(entry.value, Refused):
+            if isinstance(entry.value, Unsupported):
                 self.unusable(entry.value, there)
                 continue
             name, found = self._parsed(kind.name, entry.key, here), self.read(kind.item, entry.value, there)
@@ -254,7 +254,7 @@ class Reader:
             self.report(place, "name at least one")
         result: dict[str, Section] = {}
         for entry in entries:
-            if not isinstance(entry.value, Refused):
+            if not isinstance(entry.value, Unsupported):
                 self._parsed(kind.name, entry.key, place.child(entry.key).at(entry.line, entry.column))
             here = place.child(entry.key).at(entry.value.line, entry.value.column)
             found = self.read(kind.section, entry.value, here)
@@ -269,7 +269,7 @@ class Reader:
         names, meant = names_of(of), shape_of(of).meant
         for entry in entries:
             here = place.child(entry.key)
-            if isinstance(entry.value, Refused):
+            if isinstance(entry.value, Unsupported):
                 known[entry.key] = entry
                 self.unusable(entry.value, here.at(entry.value.line, entry.value.column))
             elif entry.key in names:
@@ -299,9 +299,9 @@ class Reader:
         """The value of a setting or of its twin; None if neither is there, or if what is there was reported."""
         entry, twin = known.get(one.name), known.get(one.twin or "")
         found = None
-        if entry is not None and not isinstance(entry.value, Refused):
+        if entry is not None and not isinstance(entry.value, Unsupported):
             found = self.read(one.kind, entry.value, place.child(one.name).at(entry.value.line, entry.value.column))
-        if one.twin is None or twin is None or isinstance(twin.value, Refused):
+        if one.twin is None or twin is None or isinstance(twin.value, Unsupported):
             return found
         there = place.child(one.twin).at(twin.value.line, twin.value.column)
         path = self.read(_PATH, twin.value, there)
@@ -362,5 +362,5 @@ def _describe(node: Node, *, secret: bool = False) -> str:
             return "a list"
         case MapNode():
             return "a mapping"
-        case Refused():
+        case Unsupported():
             return "something unsupported"

@@ -54,7 +54,7 @@ class MapNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Unsupported:
     """YAML that is well formed and that a configuration may not use."""
 
     line: int
@@ -62,7 +62,7 @@ class Refused:
     message: str
 
 
-Node: TypeAlias = Scalar | ListNode | MapNode | Refused
+Node: TypeAlias = Scalar | ListNode | MapNode | Unsupported
 
 
 class SyntaxMistake(Exception):
@@ -140,7 +140,7 @@ class _Convert:
     def node(self, raw: yaml.Node) -> Node:
         line, column = raw.start_mark.line + 1, raw.start_mark.column + 1
         if id(raw) in self.open:
-            return Refused(line, column, "this alias contains itself")
+            return Unsupported(line, column, "this alias contains itself")
         if id(raw) not in self.done:
             self.open.add(id(raw))
             self.done[id(raw)] = self._convert(raw, line, column)
@@ -156,15 +156,18 @@ class _Convert:
             case yaml.MappingNode() if raw.tag == f"{_YAML}map":
                 return MapNode(line, column, tuple(self._entry(key, value) for key, value in raw.value))
             case _:
-                return Refused(line, column, f"the tag {raw.tag.replace(_YAML, '!!')} is not supported")
+                return Unsupported(line, column, f"the tag {raw.tag.replace(_YAML, '!!')} is not supported")
 
     def _entry(self, key: yaml.Node, value: yaml.Node) -> Entry:
         line, column = key.start_mark.line + 1, key.start_mark.column + 1
         if not isinstance(key, yaml.ScalarNode):
-            return Entry(line, column, "?", Refused(line, column, "a key must be text"))
+            return Entry(line, column, "?", Unsupported(line, column, "a key must be text"))
         if key.value == "<<" and key.style is None:
             return Entry(
-                line, column, "<<", Refused(line, column, "merge keys are not supported; use an alias for the whole value, or `defaults`")
+                line,
+                column,
+                "<<",
+                Unsupported(line, column, "merge keys are not supported; use an alias for the whole value, or `defaults`"),
             )
         return Entry(line, column, key.value, self.node(value))
 

@@ -32,6 +32,7 @@ from gateway.core.setting import (
     Yes,
 )
 from gateway.core.signing import Algorithm
+from gateway.core.units import parse_duration
 
 NAME = Text("a name", texts.name, texts.NAME_PATTERN)
 HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
@@ -46,7 +47,8 @@ _STATUSES = SetOf(Whole(100, 599))
 DEFAULT_RETENTION = 86400.0
 """Seconds that a completed record is kept where neither its route nor its upstream says how long."""
 
-MAX_RETENTION = 3650 * 86400.0
+_KEPT = Duration("1s", "3650d")
+MAX_RETENTION = parse_duration(_KEPT.maximum)
 """Seconds: as long as a route, an upstream or an operator may have a record kept."""
 
 
@@ -570,17 +572,15 @@ class Policy:
     ] = InFlight.CONFLICT
     wait: Annotated[float, Duration("0s", "5m"), "How long a duplicate waits under `in_flight: wait`."] = 10.0
     lease: Annotated[float, Duration("100ms", "1h"), "How long a crashed process keeps a key; running ones renew it."] = 30.0
-    retention: Annotated[float, Duration("1s", "3650d"), "How long an answer is replayed, counted from completion."] = DEFAULT_RETENTION
+    retention: Annotated[float, _KEPT, "How long an answer is replayed, counted from completion."] = DEFAULT_RETENTION
     on_expired: Annotated[OnExpired, "What a request under an expired key gets: execute, a fresh run; gone, a refusal (410)."] = (
         OnExpired.EXECUTE
     )
-    tombstone: Annotated[
-        float, Duration("1s", "3650d"), "How long an expired key is remembered, by a digest, under `on_expired: gone`."
-    ] = 30 * 86400.0
+    tombstone: Annotated[float, _KEPT, "How long an expired key is remembered, by a digest, under `on_expired: gone`."] = 30 * 86400.0
     expired: Annotated[Expired, "What becomes of an expired record: delete, or keep in the archive, for audit; it is never replayed."] = (
         Expired.DELETE
     )
-    keep_for: Annotated[float, Duration("1s", "3650d"), "How long it stays there under `expired: keep`."] = 90 * 86400.0
+    keep_for: Annotated[float, _KEPT, "How long it stays there under `expired: keep`."] = 90 * 86400.0
     release_on: Annotated[
         frozenset[int], _STATUSES, "Statuses that prove that the upstream did not execute: the key stays free for a retry."
     ] = frozenset({307, 308, 401, 407, 421, 425, 429})
