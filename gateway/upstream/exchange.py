@@ -155,7 +155,7 @@ class Exchange:
         return None if self._headed else self._connection
 
     def fail(self, error: BaseException, *, unsent: bool = True) -> None:
-        """End the exchange with `error` for whoever waits for it, and cut the connection. No effect on one that is over.
+        """End the exchange with `error` for the caller that waits, and cut the connection. No effect on an exchange that is over.
 
         Without `unsent` the system, too, drops what it has not sent yet.
         """

@@ -1,20 +1,21 @@
-"""Passive health of one target: what became of the calls to it decides whether it gets more. Pure; instants are arguments, in seconds.
+"""Passive health of one target: the outcome of its calls decides whether it gets more calls. Pure; instants are
+arguments, in seconds.
 
     closed ── `failures` in a row ──► open ── `cooldown` over ──► half-open: one call at a time goes through, as a trial
        ▲                               ▲                            │
        └────────────── it succeeds ────┼────────────────────────────┤
                                        └──────── it fails ──────────┘   (abandoned: the next call is the trial)
 
-Calls that were admitted before the opening end during it or later. They tell of the past, and change nothing then.
+Calls that were admitted before the opening may end during it or later. They describe the past, and change nothing then.
 
-An open target is *away* if as many failures in a row were failures to reach it at all. One that was reached and failed may have failed
-because of what it was asked: it is open, but not away.
+An open target is *away* if as many failures in a row were failures to reach it at all. A target that was reached and
+failed may have failed because of the request: it is open, but not away.
 """
 
 from dataclasses import dataclass
 
 TRIAL_LIMIT = 60.0
-"""Seconds after which a trial that has told nothing (a slow upload, say) no longer keeps the next one waiting."""
+"""Seconds after which a trial without an outcome (a slow upload, say) no longer keeps the next one waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,11 @@ class Success:
 
 
 class Health:
-    """See the module. Instants come from one clock that never goes back. `failures=0` admits everything and counts nothing.
+    """See the module. Instants come from one clock that never goes back. `failures=0` admits everything and counts
+    nothing.
 
-    Whoever is admitted while `open` holds the trial, and must end it by exactly one of `succeeded`, `failed` and `abandoned`;
-    calls that are not the trial say so with `trial=False`.
+    A call that is admitted while `open` is the trial, and must end it by exactly one of `succeeded`, `failed` and
+    `abandoned`; calls that are not the trial say so with `trial=False`.
     """
 
     __slots__ = ("_cooldown", "_failures", "_reopens", "_row", "_successes", "_trial", "_unreached", "open")
@@ -73,7 +75,9 @@ class Health:
         return Success(row, self._successes)
 
     def failed(self, now: float, *, trial: bool = True, reached: bool = False, after: Success | None = None) -> None:
-        """The target failed a call, `reached` or not. `after`: which had looked like this success; it is taken back, unless others came."""
+        """The target failed a call, `reached` or not. `after`: which had looked like this success; it is taken back,
+        unless others came.
+        """
         was_away = self.away
         if not reached:
             self._unreached += 1

@@ -1,7 +1,7 @@
 """Response heads that break the grammar of RFC 9112 in ways that it tells a recipient to put right. Pure.
 
-What the upstream did was done: an answer that can be read in one way only is worth more than an outcome nobody knows. What could be read
-in two ways, above all where the body ends, is refused as ever. A head that was mended is one that a strict parser takes.
+The upstream has executed: an answer that can be read in only one way is worth more than an unknown outcome. This module
+refuses what two readers may read differently, above all where the body ends. A strict parser takes every mended head.
 """
 
 import re
@@ -45,8 +45,9 @@ class Mended:
 def mend(head: bytes) -> Mended:
     """Put right what can be put right in one head, which runs from its status line to the end of its empty line.
 
-    Raises Malformed for what has no one meaning: a line of white space alone, or before the first field, a field without a name or a colon,
-    control characters in a framing field, lengths that differ. All else that is wrong stays, for a strict parser to refuse.
+    Raises Malformed for what has no one meaning: a line of white space alone, or before the first field, a field
+    without a name or a colon, control characters in a framing field, lengths that differ. All else that is wrong stays,
+    for a strict parser to refuse.
     """
     offences: set[Offence] = set()
     status, *lines = _unfolded(head, offences)

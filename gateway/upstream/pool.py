@@ -1,7 +1,8 @@
 """Connections to one upstream: idle ones for reuse, the newest first, and a limit on how many there are.
 
-A slot is held by each sound connection and by each call that is connecting. Slots and connections that come free go to the longest
-waiting call at once, so that nobody overtakes: while calls wait, there is neither a free slot nor an idle connection.
+A slot is held by each sound connection and by each call that is connecting. Slots and connections that come free go to
+the longest waiting call at once, so that no call overtakes: while calls wait, there is neither a free slot nor an idle
+connection.
 """
 
 import asyncio
@@ -14,13 +15,17 @@ from gateway.upstream.dial import dial
 from gateway.upstream.settings import Endpoint, UpstreamSettings
 
 MARGIN = 1.0
-"""Seconds before the end that an upstream announces: its clock began when it had sent the response, and ours when it was here."""
+"""Seconds before the end that an upstream announces: its clock began when it had sent the response, and ours when it
+was here.
+"""
 
 _Waiter = asyncio.Future["Connection | None"]
 
 
 class Pool:
-    """See the module. `take` and `acquire` hand out sound connections, which come back by `release` or, cut, by `forget`."""
+    """See the module. `take` and `acquire` hand out sound connections, which come back by `release` or, cut, by
+    `forget`.
+    """
 
     def __init__(self, settings: UpstreamSettings, endpoint: Endpoint, tls: ssl.SSLContext | None, server_name: str | None = None) -> None:
         self._settings = settings
@@ -58,7 +63,8 @@ class Pool:
         return None
 
     async def acquire(self, deadline: float | None, *, patient: bool = True) -> Connection:
-        """A connection, idle or new, by `deadline` (loop time) and within `slot_wait` (if `patient`, else 0) and `connect`.
+        """A connection, idle or new, by `deadline` (loop time) and within `slot_wait` (if `patient`, else 0) and
+        `connect`.
 
         Raises NotSent.
         """
@@ -102,7 +108,9 @@ class Pool:
             self._offer_slot()
 
     async def close(self) -> None:
-        """Cut the idle connections, refuse those who wait, and let running exchanges end: their connections are cut then."""
+        """Cut the idle connections, refuse those who wait, and let running exchanges end: their connections are cut
+        then.
+        """
         self.shut = True
         while (waiter := self._next_waiter()) is not None:
             waiter.set_exception(NotSent(NotSentReason.SHUTTING_DOWN))

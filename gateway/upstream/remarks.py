@@ -1,4 +1,4 @@
-"""What is said in the log about the answers of one upstream that break the rules. One kind of offence is one line a minute at most."""
+"""Logs the answers of one upstream that break the rules: at most one line a minute for each kind of offence."""
 
 import logging
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ class Remarks:
         self._quiet_until: dict[str, float] = {}
 
     def refused(self, why: str, now: float) -> None:
-        """An answer was thrown away, so that nobody knows the outcome."""
+        """The gateway refused an answer, so the outcome is unknown."""
         if self._speaks(why, now):
             _log.warning("%s sent an answer that is no valid HTTP: %s", self._url, why)
 
     def mended(self, offences: Iterable[Offence], now: float) -> None:
-        """An answer was taken, put right."""
+        """The gateway put an answer right and took it."""
         for offence in offences:
             if self._speaks(offence.value, now):
                 _log.info("%s sent an answer that had to be put right: %s", self._url, offence.value)
