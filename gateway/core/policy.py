@@ -295,7 +295,7 @@ class JwtSecret:
 
 @dataclass(frozen=True, slots=True)
 class JwtKeys(Form[JwksFile | JwksUrl | JwtSecret]):
-    """Where the file says that the keys are. The stamp of `JwksFile` is for whoever reads that file."""
+    """Where the file says that the keys are. The reader of the file adds the stamp of `JwksFile`."""
 
     SHAPE: ClassVar = Shape(one_of=("jwks_file", "jwks_url", "secret"), required=True)
 

@@ -1,10 +1,11 @@
 """One string of a JSON text set by splicing: every byte outside of it stays as the client wrote it.
 
-A body is changed only where an upstream wants its key in there. Parsing it and writing it anew would change numbers, escapes, member order
-and white space, and with them digests and signatures over the rest that only the upstream understands.
+A body is changed only where an upstream wants its key in there. Parsing it and writing it anew would change numbers,
+escapes, member order and white space, and with them digests and signatures over the rest that only the upstream
+understands.
 
-Only strict JSON (`strict_json`) is changed, since a text that two readers read differently has no one place for a key. The canonical form
-asks for more: here no number is judged.
+Only strict JSON (`strict_json`) is changed, since a text that two readers read differently has no single place for a
+key. The canonical form asks for more: here no number is judged.
 """
 
 import json
@@ -79,8 +80,9 @@ class JsonText:
     def with_text(self, pointer: str, text: str) -> bytes | None:
         """The body with the value at a JSON pointer set to the string `text`; nothing else of it changes.
 
-        What is there is replaced, whatever it is; a member that is absent is added at the end of its object. None if the body is not
-        strict JSON, or has no such object. Arrays are not extended. Raises ValueError if the pointer is none.
+        What is there is replaced, whatever it is; a member that is absent is added at the end of its object. None if
+        the body is not strict JSON, or has no such object. Arrays are not extended. Raises ValueError if the pointer is
+        none.
         """
         self.find(pointer)
         source, span = self._places[pointer]
@@ -121,7 +123,9 @@ def _span(source: str, at: int, token: str) -> _Span | None:
 
 
 def _parts(source: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """The members or elements of the strict JSON value that begins at `at`: name or index, start and end of each value."""
+    """The members or elements of the strict JSON value that begins at `at`: name or index, start and end of
+    each value.
+    """
     named, index = source[at] == "{", 0
     at = _skip(source, at + 1)
     while source[at] not in "}]":

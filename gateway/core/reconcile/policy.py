@@ -188,7 +188,7 @@ class RequestTemplate:
 
 @dataclass(frozen=True, slots=True)
 class RequestForm(Form[RequestTemplate]):
-    """A request as the file says it. Without `method`, that is for whoever knows the probe."""
+    """A request as the file says it. Without `method`, the probe decides."""
 
     SHAPE: ClassVar = Shape(meant={"target": "path", "url": "path"})
 

@@ -95,7 +95,7 @@ def start_gateway(data: Path, file: Path, config: Config, env: Mapping[str, str]
 
 
 def check_free(listener: Listener, remedy: str) -> None:
-    """Raises EmbeddedError, with `remedy`, if somebody listens on the address."""
+    """Raises EmbeddedError, with `remedy`, if a process listens on the address."""
     if not isinstance(listener, TcpListener):
         return
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET

@@ -22,11 +22,13 @@ _given: set[int] = set()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one server is started: its command for a port, when it is ready, and which of its complaints are worth another try.
+    """How one server is started: its command for a port, when it is ready, and which of its complaints are worth
+    another try.
 
-    `ready` is asked with the pid and the port. A free port may be taken by somebody else before the server has it (`port_taken`
-    is what the log then says); complaints in `passing` end by themselves. `timeout` bounds the wait for one start. `pid_file` is
-    where a later run finds this process, should we be killed. `env` None: ours, cleared of what would change a server.
+    `ready` is asked with the pid and the port. Another process may take a free port before the server has it
+    (`port_taken` is what the log then says); complaints in `passing` end by themselves. `timeout` bounds the wait for
+    one start. `pid_file` is where a later run finds this process, should we be killed. `env` None: ours, cleared of
+    what would change a server.
     """
 
     name: str
@@ -43,7 +45,9 @@ class Plan:
 
 
 def launch(plan: Plan, port: int | None) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the server of `plan` on `port`, or on a free one, and wait until it is ready. Raises EmbeddedError with the log's tail."""
+    """Start the server of `plan` on `port`, or on a free one, and wait until it is ready. Raises EmbeddedError with the
+    log's tail.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         chosen = port or free_port()
@@ -60,7 +64,9 @@ def launch(plan: Plan, port: int | None) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def comes_up(plan: Plan, process: subprocess.Popen[bytes], port: int) -> bool:
-    """Whether the server got ready in time. It is running then, and has ended otherwise, also when we are interrupted."""
+    """Whether the server got ready in time. It is running then, and has ended otherwise, also when we are
+    interrupted.
+    """
     ready = False
     try:
         wait_until(lambda: process.poll() is not None or plan.ready(process.pid, port), plan.timeout)
@@ -121,7 +127,8 @@ def last_lines(output: bytes) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on, and another at each call. Somebody may take it before we do: `launch` tries again.
+    """A free port of the loopback, another one at each call. Another process may take it before the server does:
+    `launch` tries again.
 
     Below the ports that systems hand out to outgoing connections, any of which could take it in the next moment.
     """

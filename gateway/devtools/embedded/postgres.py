@@ -164,7 +164,7 @@ def is_ready(cluster: Path, pid: int) -> bool:
 
 
 def end_leftover_postgres(cluster: Path) -> None:
-    """Stop the server that a killed run left in `cluster`; forget a pid that meanwhile is somebody else's.
+    """Stop the server that a killed run left in `cluster`; forget a pid that another process has meanwhile.
 
     The pid file of a server that is simply dead stays: Postgres finds in it whether backends of that server still live.
     """

@@ -1,4 +1,6 @@
-"""Events of the sample: what was executed, told to a webhook, signed as Stripe signs and sent again until somebody takes them."""
+"""Events of the sample: it reports executions to a webhook, signs them as Stripe does, and sends them again until the
+receiver takes them.
+"""
 
 import asyncio
 import hashlib

@@ -107,7 +107,7 @@ class Ledger:
         self._save()
 
     def cancel(self, key: str) -> None:
-        """From now on nothing executes under `key`: for whoever asks, since the books themselves never look."""
+        """From now on nothing executes under `key`. Callers ask for it: the books themselves never look."""
         self.cancelled.add(key)
         self._save()
 

@@ -74,7 +74,7 @@ class Fleet(Generic[C]):
         self._command = tuple(command)
         self._first = tuple(first)
         self._grace = grace
-        # The workers' end stays open here too, for those started later; ours is closed by nobody but the kernel.
+        # The workers' end stays open here too, for those started later; only the kernel closes ours.
         self._pipe = os.pipe()
         launch = Launch(
             self._next_command,
@@ -214,7 +214,7 @@ class Fleet(Generic[C]):
                     _log.error("Reload refused: %s", mistake)
                 return mistakes
             self._source.accept(candidate)
-            # From here on whoever starts gets the new one. Who began before, or does not adopt it, is replaced.
+            # From here on a worker that starts gets the new one. A worker that began before, or does not adopt it, is replaced.
             for slot in self._slots:
                 if slot not in started or await _adopt(slot):
                     slot.replace()

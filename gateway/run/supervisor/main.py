@@ -133,6 +133,6 @@ def _environment() -> dict[str, str]:
 
 
 def _private_folder() -> Path:
-    """A new folder that nobody else can enter, with a path short enough for sockets."""
+    """A new folder that no other user can enter, with a path short enough for sockets."""
     short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_SOCKET_FOLDER
     return Path(tempfile.mkdtemp(prefix="idempotency-gateway-", dir=None if short else "/tmp"))  # noqa: S108 - mkdtemp makes it private

@@ -37,7 +37,7 @@ class MergedMetrics(Collector):
                 self._alive[pid] = families
 
     def bury(self, pid: int) -> None:
-        """Keep what a dead worker last told of what never goes down, and forget its gauges."""
+        """Keep a dead worker's last sums, which never go down, and forget its gauges."""
         with self._lock:
             merge(self._dead, self._alive.pop(pid, {}), lasting=True)
 
