@@ -70,9 +70,15 @@ class Timeline:
     highest: Span
     steady_since: float
 
+    @property
+    def plain(self) -> bool:
+        """Whether every judgement goes by the clock as it is seen: the common case."""
+        return self.lapse is self.seen and self.expiry is self.seen and self.highest is self.seen
+
     def limits(self, ours: float) -> Limits:
         """The limits that travel with a statement: never before what the clock of either judgement shows now."""
-        return Limits(self.lapse.now(ours).high + ours + TOLERANCE, self.expiry.now(ours).high + ours + TOLERANCE)
+        lapse = self.lapse.now(ours).high + ours + TOLERANCE
+        return Limits(lapse, lapse if self.expiry is self.lapse else self.expiry.now(ours).high + ours + TOLERANCE)
 
     def behind(self) -> float:
         """Seconds by which the clock may show less than when it once wrote an instant."""
@@ -104,6 +110,14 @@ def begin(reading: Span, host: float) -> tuple[Timeline, float]:
     if late > HOST_TOLERANCE:
         return Timeline(reading, reading, reading, wall, reading.at), -late
     return Timeline(reading, reading, reading, reading, reading.at), 0.0
+
+
+def follow_plain(line: Timeline, reading: Span, sent: float) -> Timeline | None:
+    """What `follow` gives where the line is plain and the clock has not stepped; None: the caller asks `follow`."""
+    if not line.plain or sent < line.steady_since:
+        return None
+    seen, step = _seen(line.seen.now(reading.at), reading)
+    return None if step else Timeline(seen, seen, seen, seen, line.steady_since)
 
 
 def follow(line: Timeline, reading: Span, sent: float, horizon: float) -> tuple[Timeline, float]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.timeline import DRIFT, HOST_TOLERANCE, SLIGHT, TOLERANCE, Timeline, begin, follow, reading_of
+from gateway.core.timeline import DRIFT, HOST_TOLERANCE, SLIGHT, TOLERANCE, Timeline, begin, follow, follow_plain, reading_of
 
 HORIZON = 300.0
 START = 1_700_000_000.0
@@ -22,6 +22,7 @@ class Journey:
         self.ahead = START
         self.slow = 0.0
         self.steps: list[float] = []
+        self.plain = 0
         self.line: Timeline | None = None
         self.off = 0.0
         self.host = START if host is None else host
@@ -38,7 +39,10 @@ class Journey:
         if self.line is None:
             self.line, self.off = begin(reading, self.host)
         else:
+            plain = follow_plain(self.line, reading, sent)
             self.line, step = follow(self.line, reading, sent, HORIZON)
+            assert plain is None or (plain, 0.0) == (self.line, step)
+            self.plain += plain is not None
             self.steps += [step] if step else []
 
     def passes(self, seconds: float) -> None:
@@ -63,6 +67,7 @@ def test_a_sound_clock_is_believed(journeys: list[tuple[float, float, float]], r
         assert clock.known.suspended() == frozenset()
         assert clock.known.behind() == 0.0
     assert clock.steps == []
+    assert clock.plain == len(journeys) - 1, "the short way is the common one"
 
 
 @given(waits, waits, st.floats(10.0, 1e6))

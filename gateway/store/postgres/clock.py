@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gateway.core.timeline import JUDGEMENTS, Limits, Timeline, begin, follow, reading_of
+from gateway.core.timeline import JUDGEMENTS, Limits, Timeline, begin, follow, follow_plain, reading_of
 from gateway.ports import StoreObserver
 
 BELIEVE_ANY = Limits(float("inf"), float("inf"))
@@ -44,6 +44,9 @@ class DatabaseClock:
         """Note the reading of a statement that was sent after the `boottime` reading `sent`."""
         received = self.boottime()
         reading = reading_of(now_us / _MICRO, sent, received)
+        if self._line is not None and (plain := follow_plain(self._line, reading, sent)) is not None and not self._suspended:
+            self._line = plain
+            return
         if self._line is None:
             host = reading.low if self._accept else self._wallclock() - received
             self._line, off = begin(reading, host)
