@@ -137,7 +137,11 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """`total` bounds the bodies that one process holds in memory; `spill_directory` None is the system's temporary directory."""
+    """`total` bounds the bodies that one process holds in memory; `spill_directory` None is the system's temporary directory.
+
+    `replay_cache` is how many bytes of `total` completed answers may take, of which each is told for `replay_cache_ttl` seconds; without
+    one of the two there is no such cache.
+    """
 
     total: Annotated[int, Size("1024GiB", "16MiB"), "Bodies that one process holds in memory; beyond it new work gets 503."] = (
         256 * 1024 * 1024
@@ -145,6 +149,15 @@ class MemorySettings:
     spill_directory: Annotated[
         str | None, LocalPath("a folder path"), "Where large bodies wait on disk. Default: the system's temporary directory."
     ] = None
+    replay_cache: Annotated[int, Size("1GiB"), "Of `total`, an eighth at most: completed answers that replays are told from."] = (
+        16 * 1024 * 1024
+    )
+    replay_cache_ttl: Annotated[float, Duration("0s", "5s"), "How long one is; as long may a deleted one still be replayed. 0: off."] = 3.0
+
+    @property
+    def cached_seconds(self) -> float:
+        """How long a process may tell a completed answer from its own memory; 0 if it keeps none."""
+        return self.replay_cache_ttl if self.replay_cache else 0.0
 
 
 @dataclass(frozen=True, slots=True)

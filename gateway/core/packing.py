@@ -62,6 +62,13 @@ def packed(plain: StoredResponse) -> StoredResponse:
     return plain if encoding == PLAIN else replace(plain, body=body, encoding=encoding)
 
 
+def unpacked(kept: StoredResponse) -> StoredResponse:
+    """A kept response in the form that a replay needs; as it is if unpacking it would take long. Raises ValueError as `unpack` does."""
+    if kept.body is None or kept.encoding == PLAIN or kept.body_length > INLINE:
+        return kept
+    return replace(kept, body=unpack(kept.encoding, kept.body, kept.body_length), encoding=PLAIN)
+
+
 def pack(body: bytes, headers: Headers) -> tuple[int, bytes]:
     """The encoding of a response's body, and the body in it. `headers` are the response's; they say whether compressing
     is worth trying.

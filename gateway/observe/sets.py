@@ -25,6 +25,7 @@ STORE_OPERATIONS = {
         *("clock", "connect", "ready", "due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
     ),
     "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget"),
+    "local": ("replay",),
 }
 STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")
 """The words of `gateway.ports.StoreUnavailable`."""

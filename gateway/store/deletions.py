@@ -50,6 +50,10 @@ class Deletions:
         """Whether no operator has deleted this life, whose entry was read from Redis just now."""
         return self._instance() == self._read_for and record_id not in self._lives
 
+    def deleted(self, record_id: UUID) -> bool:
+        """Whether this life is known to be deleted."""
+        return record_id in self._lives
+
     async def refresh(self) -> None:
         """Read what is new. Raises `StoreUnavailable`; then all is read anew next time, since another authority may
         answer.

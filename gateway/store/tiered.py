@@ -42,6 +42,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
+from uuid import UUID
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
@@ -223,6 +224,10 @@ class TieredStore:
                 return 0.0
         # A gateway that had the record before may yet write it over a lease that it took meanwhile, and no later.
         return self._lease_ttl + (self._replay_ttl if completed else 0.0)
+
+    def deleted(self, record_id: UUID) -> bool:
+        """Whether an operator is known to have deleted this life of a record."""
+        return self._deletions is not None and self._deletions.deleted(record_id)
 
     async def tick(self) -> None:
         """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second;

@@ -64,7 +64,7 @@ client:
   max_connections_per_address: 50
   max_header_size: 16KiB
   max_headers: 100
-memory: {total: 64MiB, spill_directory: .}
+memory: {total: 64MiB, spill_directory: ., replay_cache: 2MiB, replay_cache_ttl: 1s}
 postgres:
   dsn: postgresql://gateway@db/gateway
   pool_size: 16
@@ -143,7 +143,7 @@ def test_the_least_file_takes_every_default(tmp_path: Path) -> None:
         proxy_status=False,
         cors=None,
         client=ClientSettings(15.0, 60.0, 60.0, 240, 30.0, 75.0, 10_000, 0, 64 * 1024, 256),
-        memory=MemorySettings(256 * 1024 * 1024, None),
+        memory=MemorySettings(256 * 1024 * 1024, None, 16 * 1024 * 1024, 3.0),
         postgres=PostgresSettings("postgresql://db/gateway", 8, 2.0, prepared_statements=True, allow_unsafe=frozenset()),
         redis=None,
         digest_secret=None,
@@ -205,7 +205,7 @@ def test_a_full_file_is_taken_word_for_word(tmp_path: Path) -> None:
         proxy_status=True,
         cors=None,
         client=ClientSettings(5.0, 20.0, 40.0, 1024, 10.0, 30.0, 500, 50, 16 * 1024, 100),
-        memory=MemorySettings(64 * 1024 * 1024, str(tmp_path)),
+        memory=MemorySettings(64 * 1024 * 1024, str(tmp_path), 2 * 1024 * 1024, 1.0),
         postgres=PostgresSettings(
             "postgresql://gateway@db/gateway", 16, 1.0, prepared_statements=False, allow_unsafe=frozenset({"fsync_off", "in_recovery"})
         ),

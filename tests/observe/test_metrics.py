@@ -290,7 +290,14 @@ def test_no_input_grows_the_series_without_bound(words: list[tuple[str, str, str
                 case "settlement":
                     assert text in {*sets.SETTLEMENTS, sets.OTHER}
                 case "operation":
-                    known = {*sets.STORE_OPERATIONS["postgres"], *sets.STORE_OPERATIONS["redis"], *sets.BATCHED, *sets.FENCED, sets.OTHER}
+                    known = {
+                        *sets.STORE_OPERATIONS["postgres"],
+                        *sets.STORE_OPERATIONS["redis"],
+                        *sets.STORE_OPERATIONS["local"],
+                        *sets.BATCHED,
+                        *sets.FENCED,
+                        sets.OTHER,
+                    }
                     assert text in known
                 case _:
                     assert len(text) < 40

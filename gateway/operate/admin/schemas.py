@@ -117,6 +117,13 @@ _REDIS: Json = {
     "properties": {"acknowledged": {"type": "boolean"}, "wait_seconds": {"type": "number"}},
 }
 
+_MEMORY: Json = {
+    "type": ["object", "null"],
+    "description": "For how many seconds gateways may still replay it from their own memory. Null: they cannot.",
+    "required": ["wait_seconds"],
+    "properties": {"wait_seconds": {"type": "number"}},
+}
+
 _AUDIT_LINE: Json = _object(
     {
         "line": _NUMBER,
@@ -207,6 +214,7 @@ SCHEMAS: Json = {
             "result": {"const": "done"},
             "record": {"anyOf": [{"$ref": "#/components/schemas/Record"}, {"type": "null"}], "description": "As it is now; null if gone."},
             "redis": _REDIS,
+            "memory": _MEMORY,
         }
     ),
     "Resolution": {"oneOf": [_EXECUTED, _NOT_EXECUTED]},

@@ -148,12 +148,14 @@ def tell_change(changed: Changed, *, as_json: bool) -> None:
     if as_json:
         echo_json(changed_json(changed))
     match changed:
-        case Done(now, redis_wait):
+        case Done(now, redis_wait, memory_wait):
             if now is not None and not as_json:
                 click.echo(record_table([listed_json(now)]))
             click.echo("OK" if now is not None else "OK: it is gone", err=True)
             if redis_wait:
                 click.echo(f"warning: Redis has not acknowledged; for {redis_wait:g} s at most gateways may still answer from it", err=True)
+            elif memory_wait:
+                click.echo(f"Gateways may still replay it from their own memory for {memory_wait:g} s at most.", err=True)
         case NotFound():
             fail("No such record.", FAILURE)
         case Conflict(now, why):

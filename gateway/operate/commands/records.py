@@ -157,7 +157,8 @@ def delete_record(config: Path, **given: Any) -> None:
     \b
       idempotency-gateway records delete --config gateway.yaml rec_Y2hhcmdlOm5vbmUAa2V5LTE --reason "GDPR-12"
 
-    Redis forgets it, too; if it cannot be asked, the command says how long gateways may still answer from it.
+    Redis forgets it, too; if it cannot be asked, the command says how long gateways may still answer from it. And it says for how long they
+    may still replay it from their own memory.
     """
     from gateway.operate.commands import work
 

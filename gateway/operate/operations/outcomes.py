@@ -12,11 +12,13 @@ class Done:
     """The change is committed. `now` is the record as read right after, None if it is gone.
 
     `redis_wait` is for how many seconds Redis may still answer otherwise, at most: 0.0 if it has acknowledged, None
-    without Redis or if it cannot contradict the change.
+    without Redis or if it cannot contradict the change. `memory_wait` is for how many seconds gateways may still replay it from their
+    own memory, at most; None if they cannot.
     """
 
     now: Listed | None
     redis_wait: float | None = None
+    memory_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

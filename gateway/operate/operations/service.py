@@ -46,11 +46,20 @@ class Forget(Protocol):
     async def __call__(self, key: RecordKey, *, completed: bool) -> float: ...
 
 
+class Replays(Protocol):
+    """`ReplayCache`, as operators see it: each gateway has one."""
+
+    seconds: float
+
+    def forget(self, key: RecordKey) -> None: ...
+
+
 class Operator:
     """People's reads and changes. All raise `StoreUnavailable`; wrong input raises `Wrong`, whatever the record is.
 
     A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
+    `replays` is None where no gateway keeps answers in its memory.
     """
 
     def __init__(
@@ -59,11 +68,13 @@ class Operator:
         reconciliation: Reconciliation,
         policies: Callable[[], Mapping[str, Policy]],
         forget: Forget | None = None,
+        replays: Replays | None = None,
     ) -> None:
         self._operations = operations
         self._reconciliation = reconciliation
         self._policies = policies
         self._forget = forget
+        self._replays = replays
 
     async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
         """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit,
@@ -235,14 +246,20 @@ class Operator:
 
     async def _done(self, change: Change, before: Listed) -> Done:
         """It is committed: what cannot be told any more is left out."""
-        wait = None
+        completed = before.status is Status.COMPLETED
+        redis_wait = memory_wait = None
+        if self._replays is not None and change is Change.DELETE and completed:
+            self._replays.forget(before.key)
+            memory_wait = self._replays.seconds
         if self._forget is not None and change in {Change.DELETE, Change.RELEASE}:
-            wait = await self._forget(before.key, completed=before.status is Status.COMPLETED)
+            redis_wait = await self._forget(before.key, completed=completed)
+            if redis_wait and memory_wait:
+                redis_wait += memory_wait  # a gateway may read it from there at the last moment
         try:
             shown = None if change is Change.DELETE else await self._operations.show(before.key)
         except StoreUnavailable:
             shown = None
-        return Done(None if shown is None else shown.listed, wait)
+        return Done(None if shown is None else shown.listed, redis_wait, memory_wait)
 
     async def _refused(self, change: Change, key: RecordKey) -> Changed:
         shown = await self._operations.show(key)

@@ -86,8 +86,13 @@ def audit_json(line: AuditLine) -> Json:
 def changed_json(changed: Changed) -> Json:
     """What a change came to. `result`: done, not_found, conflict, too_early; `record` is the record as it is now."""
     match changed:
-        case Done(now, redis_wait):
-            return {"result": "done", "record": None if now is None else listed_json(now), "redis": _redis_json(redis_wait)}
+        case Done(now, redis_wait, memory_wait):
+            return {
+                "result": "done",
+                "record": None if now is None else listed_json(now),
+                "redis": _redis_json(redis_wait),
+                "memory": None if memory_wait is None else {"wait_seconds": memory_wait},
+            }
         case NotFound():
             return {"result": "not_found", "record": None}
         case Conflict(now, why):

@@ -1,12 +1,14 @@
 """Builds one process's parts from a configuration and joins them; swaps a new route map for the old one."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from gateway.background.maintenance import Background
 from gateway.background.reconciler import MARGIN, Reconciler
 from gateway.config import Config, TlsServer, UpstreamConfig
+from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
@@ -27,11 +29,13 @@ from gateway.run.server.scopes import Scopes
 from gateway.run.server.upstreams import make_upstreams
 from gateway.runtime.spool import MemoryBudget
 from gateway.runtime.system import SystemClock, SystemRandomness
+from gateway.store.cached import CachedStore
 from gateway.store.deletions import Deletions
 from gateway.store.postgres import PostgresStore, Registry
 from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
+from gateway.store.replay_cache import ReplayCache
 from gateway.store.tiered import TieredStore
 from gateway.tls import TlsError, client_context
 from gateway.upstream import Balancer
@@ -39,6 +43,9 @@ from gateway.webhook import WebhookReceiver
 
 _RESTART = ("listen", "webhook_listen", "workers", "postgres", "redis", "digest_secret", "encryption_keys", "access_log", "memory")
 """Settings that a running process cannot change."""
+
+REPLAYS_SHARE = 8
+"""What part of `memory.total` completed answers may take at most."""
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ class Gateway:
     scopes: Scopes
     link: Link | None
     tiered: TieredStore | None
+    replays: ReplayCache | None
     engine: Engine
     keeper: LeaseKeeper
     background: Background
@@ -107,6 +115,8 @@ class Gateway:
         routing = make_map(config, self.upstreams, prepared.identifier, self.proxy.routing)
         self.proxy.reconfigure(routing, ProblemWriter(config.problem_base))
         self.config = config
+        if self.replays is not None:
+            self.replays.clear()
         self.scopes.serve(config)
         unused = [upstream for name, upstream in old.items() if self.upstreams.get(name) is not upstream]
         self._retire([*unused, *old_probes.values()], before)
@@ -176,10 +186,15 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     registry = authority.registry
     scopes = Scopes(registry, clock, randomness, observer)
     link, tiered = make_hot(config, authority, clock, randomness, observer)
+    replays = make_replays(config, tiered, clock)
     store: Store = tiered or authority
-    keeper = LeaseKeeper(store, clock, observer, tiered.tick if tiered is not None else None)
+    if replays is not None:
+        store = CachedStore(store, replays, clock, observer)
+    keeper = LeaseKeeper(store, clock, observer, make_tick(tiered, replays))
     memory = MemoryBudget(
-        config.memory.total, config.memory.spill_directory, disk_failed=lambda error: observer.background_failed("spill", error)
+        config.memory.total - (0 if replays is None else replays.limit),
+        config.memory.spill_directory,
+        disk_failed=lambda error: observer.background_failed("spill", error),
     )
     upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
@@ -206,6 +221,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         scopes=scopes,
         link=link,
         tiered=tiered,
+        replays=replays,
         engine=engine,
         keeper=keeper,
         background=Background(
@@ -232,7 +248,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
             hosts=lambda name: host_of(gateway.config, name),
         ),
         webhooks=webhooks,
-        operator=make_operator(lambda: gateway.config, authority, tiered),
+        operator=make_operator(lambda: gateway.config, authority, tiered, replays),
         identifier=identifier,
         memory=memory,
     )
@@ -259,13 +275,15 @@ def make_authority(
     )
 
 
-def make_operator(config: Callable[[], Config], authority: PostgresStore, tiered: TieredStore | None) -> Operator:
+def make_operator(
+    config: Callable[[], Config], authority: PostgresStore, tiered: TieredStore | None, replays: ReplayCache | None
+) -> Operator:
     """What people may do to records, over these stores."""
 
     def policies() -> dict[str, Policy]:
         return {route.id: route.policy for route in config().routes if route.policy is not None}
 
-    return Operator(authority.operations, authority.reconciliation, policies, None if tiered is None else tiered.forget)
+    return Operator(authority.operations, authority.reconciliation, policies, None if tiered is None else tiered.forget, replays)
 
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
@@ -348,6 +366,33 @@ def make_hot(
         observer=observer,
     )
     return link, tiered
+
+
+def make_replays(config: Config, tiered: TieredStore | None, clock: SystemClock) -> ReplayCache | None:
+    """What a process remembers of completed answers, or nothing when it is off."""
+    memory = config.memory
+    if not memory.cached_seconds:
+        return None
+    limit = min(memory.replay_cache, memory.total // REPLAYS_SHARE)
+    deleted = tiered.deleted if tiered is not None else _none_deleted
+    return ReplayCache(limit, memory.cached_seconds, clock.boottime, deleted=deleted, ready=unpacked)
+
+
+def _none_deleted(_: UUID) -> bool:
+    """Without Redis nobody reads the list of deletions: the seconds alone count."""
+    return False
+
+
+def make_tick(tiered: TieredStore | None, replays: ReplayCache | None) -> Callable[[], Awaitable[None]]:
+    """What is done about once a second."""
+
+    async def tick() -> None:
+        if replays is not None:
+            replays.purge()
+        if tiered is not None:
+            await tiered.tick()
+
+    return tick
 
 
 def _need_restart(old: Config, new: Config) -> list[str]:

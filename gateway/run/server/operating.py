@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 from gateway.config import Config
 from gateway.operate.operations import Operator
-from gateway.run.server.assembly import make_authority, make_hot, make_operator
+from gateway.run.server.assembly import make_authority, make_hot, make_operator, make_replays
 from gateway.runtime.system import SystemClock, SystemRandomness
 
 
@@ -22,13 +22,14 @@ async def operating(config: Callable[[], Config], *, changes: bool = True, ready
     """
     at_start = config()
     authority = make_authority(at_start)
-    link, tiered = make_hot(at_start, authority, SystemClock(), SystemRandomness()) if changes else (None, None)
+    clock = SystemClock()
+    link, tiered = make_hot(at_start, authority, clock, SystemRandomness()) if changes else (None, None)
     try:
         if ready and (reason := await authority.ready()) is not None:
             raise NotReady(reason)
         if link is not None:
             await link.start()
-        yield make_operator(config, authority, tiered)
+        yield make_operator(config, authority, tiered, make_replays(at_start, tiered, clock))
     finally:
         if tiered is not None:
             await tiered.close(1.0)

@@ -249,8 +249,14 @@ def test_outcomes_in_json() -> None:
     """Each says what it is, and what the record is now."""
     now = listed()
     record = listed_json(now)
-    assert changed_json(Done(now)) == {"result": "done", "record": record, "redis": None}
-    assert changed_json(Done(None, 0.0)) == {"result": "done", "record": None, "redis": {"acknowledged": True, "wait_seconds": 0.0}}
+    assert changed_json(Done(now)) == {"result": "done", "record": record, "redis": None, "memory": None}
+    assert changed_json(Done(None, 0.0)) == {
+        "result": "done",
+        "record": None,
+        "redis": {"acknowledged": True, "wait_seconds": 0.0},
+        "memory": None,
+    }
+    assert changed_json(Done(None, 0.0, 3.0))["memory"] == {"wait_seconds": 3.0}
     assert changed_json(Done(None, 905.0))["redis"] == {"acknowledged": False, "wait_seconds": 905.0}
     assert changed_json(NotFound()) == {"result": "not_found", "record": None}
     assert changed_json(Conflict(now, "No.")) == {"result": "conflict", "why": "No.", "record": record}

@@ -11,6 +11,8 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.tools import Tools
 from gateway.ports import Store
 from gateway.runtime.spool import MemoryBudget
+from gateway.store.cached import CachedStore
+from gateway.store.replay_cache import ReplayCache
 from gateway.store.tiered import TieredStore
 from tests.support.requests import plan_of
 from tests.system.simulation.authority import UnreliableStore
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tests.system.simulation.world import World
 
 AUTHORITY_TIMEOUT = 0.5
+REPLAYED_FOR = 3.0
 REDIS_TIMEOUT = 0.1
 
 
@@ -38,6 +41,7 @@ class Rules:
     authority: type[UnreliableStore] = UnreliableStore
     tiered: type[TieredStore] = TieredStore
     hot: type[SimulatedHotPath] = SimulatedHotPath
+    cached: type[CachedStore] = CachedStore
     upstream: type[SimulatedUpstream] = SimulatedUpstream
     randomness: type[SeededRandomness] = SeededRandomness
 
@@ -71,6 +75,9 @@ class SimulatedGateway:
             hot = rules.hot(world.redis, Wire(world, self.name, "redis", self._index, world.scenario.redis, REDIS_TIMEOUT))
             self.tiered = rules.tiered(authority, hot, clock, lease_ttl=REDIS_LEASE, observer=self.observer)
         store: Store = self.tiered or authority
+        if world.scenario.cached:
+            replays = ReplayCache(1 << 20, REPLAYED_FOR, clock.boottime)
+            store = rules.cached(store, replays, clock, self.observer)
         self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
         tools = Tools(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
         self.upstream = rules.upstream(world, self.name)

@@ -12,9 +12,11 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.store.cached import CachedStore
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
 from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
+from gateway.store.replay_cache import Answer
 from gateway.store.tiered import Taken, TieredStore
 from tests.system.simulation.authority import UnreliableStore, at_once
 from tests.system.simulation.environment import SeededRandomness
@@ -160,6 +162,22 @@ class BelievesAnothersLease(TieredStore):
         return await super()._behind(taken, intent) if taken.running is None else in_progress(intent.key, taken.running)
 
 
+class LearnsBeforeTheCommit(CachedStore):
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
+        intent, now_us = self._running.get(lease.owner), self.now_us()
+        if intent is not None and now_us is not None:
+            expires = now_us + int(retention.seconds * 1e6)
+            known = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires, response)
+            self._cache.put(lease.key, known, self._clock.boottime())
+        return await super().complete(lease, response, retention)
+
+
+class TellsAnyMeaningFromMemory(CachedStore):
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+        entry = self._cache._answers.get((intent.key.scope_id, intent.key.key))
+        return await super().reserve(intent if entry is None else replace(intent, fingerprint=entry.fingerprint))
+
+
 class BelievesASlowClock(UnreliableStore):
     def now_us(self) -> int | None:
         now_us = super().now_us()
@@ -201,6 +219,8 @@ MUTANTS: Mapping[str, Rules] = MappingProxyType(
         "writes Redis before the commit": Rules(tiered=TellsRedisBeforeTheCommit),
         "believes another's lease in Redis": Rules(tiered=BelievesAnothersLease),
         "replays from Redis by a clock that is slow": Rules(authority=BelievesASlowClock),
+        "replays from memory before the commit": Rules(cached=LearnsBeforeTheCommit),
+        "does not compare fingerprints in memory": Rules(cached=TellsAnyMeaningFromMemory),
         "takes one record's reply for another's": Rules(hot=MixesUpReplies),
     }
 )

@@ -106,6 +106,8 @@ class Scenario:
     probes: bool = False
     sweeps: bool = True
     scripts: tuple[Script, ...] = ()
+    cached: bool = False
+    """Whether gateways tell completed answers from their own memory."""
 
     @property
     def calm(self) -> bool:
@@ -122,7 +124,11 @@ class Scenario:
 
 def draw(random: Random) -> Scenario:
     """The scenario of a seed: in seven of ten a mix of a few kinds of trouble, else one of three plots that a mix seldom arrives at."""
-    scenario, plot = _mixed(random), random.random()
+    return replace(_plot(random, _mixed(random)), cached=random.random() < 0.5)
+
+
+def _plot(random: Random, scenario: Scenario) -> Scenario:
+    plot = random.random()
     if plot < 0.1:
         return _orphan(random, scenario)
     if plot < 0.2:

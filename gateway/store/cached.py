@@ -1,0 +1,115 @@
+"""A store with a cache of completed answers in front of it (`replay_cache`): what it learns from, and what it may answer."""
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, Transition
+from gateway.store.null_observer import Quiet
+from gateway.store.replay_cache import Answer, ReplayCache
+
+STORE = "local"
+
+_MAX_RUNNING = 65536
+"""Attempts of which is known what their completion would answer. There are never so many; each is forgotten when it ends."""
+
+
+class CachedStore:
+    """A `Store` over `store`. It learns from what `store` reports as completed, and from the completions of its own attempts.
+
+    Observing intents neither ask it nor teach it: whatever they are told, they go on.
+    """
+
+    def __init__(self, store: Store, cache: ReplayCache, clock: Clock, observer: StoreObserver | None = None) -> None:
+        self._store = store
+        self._cache = cache
+        self._clock = clock
+        self._observer = observer or Quiet()
+        self._running: dict[bytes, Intent] = {}
+
+    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+        """As `Store.reserve`. A completed record that is told from here has the version 0, or the one that it was read with."""
+        if intent.terms.observed:
+            return await self._store.reserve(intent)
+        started = perf_counter()
+        known = self._cache.get(intent.key, intent.fingerprint, self._store.now_us)
+        if known is not None:
+            self._observer.store_operation(STORE, "replay", perf_counter() - started)
+            return known
+        asked = self._clock.boottime()
+        found = await self._store.reserve(intent)
+        if isinstance(found, Lease):
+            self._run(intent)
+        elif isinstance(found, Record):
+            self._learn(found, asked)
+        return found
+
+    async def claim(self, found: Record, intent: Intent) -> Lease | None:
+        """As `Store.claim`."""
+        lease = await self._store.claim(found, intent)
+        if lease is not None and not intent.terms.observed:
+            self._run(intent)
+        return lease
+
+    async def lapse(self, found: Record) -> bool:
+        """As `Store.lapse`."""
+        return await self._store.lapse(found)
+
+    async def find(self, key: RecordKey) -> Record | None:
+        """As `Store.find`."""
+        return await self._store.find(key)
+
+    async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
+        """As `Store.complete`."""
+        asked = self._clock.boottime()
+        settled = await self._store.complete(lease, response, retention)
+        intent = self._running.pop(lease.owner, None)
+        expires_at_us = settled.expires_at_us
+        if intent is not None and expires_at_us is not None and settled.transition in {Transition.DONE, Transition.ALREADY}:
+            answer = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires_at_us, response)
+            self._cache.put(lease.key, answer, asked)
+        return settled
+
+    async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
+        """As `Store.release`."""
+        settled = await self._store.release(lease, reason, retention)
+        self._running.pop(lease.owner, None)
+        return settled
+
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        """As `Store.doubt`."""
+        settled = await self._store.doubt(lease, reason)
+        self._running.pop(lease.owner, None)
+        return settled
+
+    async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
+        """As `Store.restore`."""
+        return await self._store.restore(lease, intent, end)
+
+    async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
+        """As `Store.renew`."""
+        return await self._store.renew(leases)
+
+    def now_us(self) -> int | None:
+        """As `Store.now_us`."""
+        return self._store.now_us()
+
+    def _run(self, intent: Intent) -> None:
+        self._running[intent.owner] = intent
+        if len(self._running) > _MAX_RUNNING:
+            del self._running[next(iter(self._running))]
+
+    def _learn(self, found: Record, asked: float) -> None:
+        if found.status is not Status.COMPLETED or found.expired or found.response is None or found.expires_at_us is None:
+            return
+        answer = Answer(
+            found.record_id,
+            found.fingerprint,
+            found.owner,
+            found.attempt,
+            found.request_id,
+            found.expires_at_us,
+            found.response,
+            found.version,
+        )
+        self._cache.put(found.key, answer, asked)
