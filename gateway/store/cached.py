@@ -95,9 +95,9 @@ class CachedStore:
         return self._store.now_us()
 
     def _run(self, intent: Intent) -> None:
-        self._running[intent.owner] = intent
-        if len(self._running) > _MAX_RUNNING:
+        if len(self._running) >= _MAX_RUNNING:
             del self._running[next(iter(self._running))]
+        self._running[intent.owner] = intent
 
     def _learn(self, found: Record, asked: float) -> None:
         if found.status is not Status.COMPLETED or found.expired or found.response is None or found.expires_at_us is None:

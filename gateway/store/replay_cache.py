@@ -106,9 +106,10 @@ class ReplayCache:
         if asked <= self._cleared or asked <= self._forgotten.get(name, self._cleared):
             return
         known = self._answers.get(name)
-        if known is not None and known.ends > answer.ends:
-            return  # a slow reply: what is known was learned later, and may be of a later life
-        self._drop(name)
+        if known is not None:
+            if known.ends > answer.ends:
+                return  # a slow reply: what is known was learned later, and may be of a later life
+            self._drop(name)
         if answer.size * _SHARE > self.limit:
             return
         self._answers[name] = answer

@@ -46,18 +46,17 @@ class OutOfStep(ConnectionError):
 
 
 class Command(ABC):
-    """One packed command and who waits for it. `deadline` is on the event loop's clock; the link sets it."""
+    """One packed command. `deadline` is on the event loop's clock; the link sets it.
 
-    __slots__ = ("deadline", "packed")
+    `future` is what its caller awaits, if it awaits anything: once that is done, the command need not be sent any more.
+    """
 
-    def __init__(self, packed: bytes) -> None:
+    __slots__ = ("deadline", "future", "packed")
+
+    def __init__(self, packed: bytes, future: "asyncio.Future[Any] | None" = None) -> None:
         self.packed = packed
+        self.future = future
         self.deadline = 0.0
-
-    @property
-    def dropped(self) -> bool:
-        """Whether nobody waits for it any more, so that it need not be sent."""
-        return False
 
     @abstractmethod
     def take(self, reply: object) -> None:
@@ -73,12 +72,8 @@ class Asked(Command):
     __slots__ = ("reply",)
 
     def __init__(self, packed: bytes, reply: "asyncio.Future[object]") -> None:
-        super().__init__(packed)
+        super().__init__(packed, reply)
         self.reply = reply
-
-    @property
-    def dropped(self) -> bool:
-        return self.reply.done()
 
     def take(self, reply: object) -> None:
         # A caller that was cancelled has only dropped its own waiting.
@@ -92,8 +87,7 @@ class Asked(Command):
 
 def pack(*command: bytes | int) -> bytes:
     """One command as it is sent."""
-    # hiredis declares a tuple of one element but takes any number
-    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # it declares a tuple of one element but takes any number
     return packed
 
 

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import Quiet
@@ -70,19 +70,18 @@ class HotPath:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
         key = entry_key(lookup)
         if self.link.server.version >= _SET_NX_GET:
-            packed = pack(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
-            return self._wait(_Acquire(self, "acquire", packed))
+            return self._wait("acquire", pack(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms), _as_acquired)
         arguments = (b"1", key, value, ttl_ms)
-        return self._wait(_Acquire(self, "acquire", pack(b"EVALSHA", ACQUIRE.sha, *arguments), ACQUIRE, arguments))
+        return self._wait("acquire", pack(b"EVALSHA", ACQUIRE.sha, *arguments), _as_acquired, ACQUIRE, arguments)
 
     def get(self, lookup: bytes) -> Awaitable[bytes | None]:
         """What is there. Changes nothing."""
-        return self._wait(_Get(self, "get", pack(b"GET", entry_key(lookup))))
+        return self._wait("get", pack(b"GET", entry_key(lookup)), _as_value)
 
     def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> Awaitable[bool]:
         """Let the lease of `owner` end `ttl_ms` from now. False: it is gone."""
         arguments = (b"1", entry_key(lookup), lease_prefix(owner), b"extend", ttl_ms)
-        return self._wait(_Change(self, "extend", pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments))
+        return self._wait("extend", pack(b"EVALSHA", SETTLE.sha, *arguments), _as_bool, SETTLE, arguments)
 
     def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
         """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
@@ -98,17 +97,28 @@ class HotPath:
 
     def forget(self, lookup: bytes) -> Awaitable[bool]:
         """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
-        return self._wait(_Change(self, "forget", pack(b"DEL", entry_key(lookup))))
+        return self._wait("forget", pack(b"DEL", entry_key(lookup)), _as_bool)
 
-    def _wait(self, step: "_Waited[T]") -> "asyncio.Future[T]":
+    def _wait(
+        self,
+        operation: str,
+        packed: bytes,
+        read: Callable[[object], T],
+        script: Script | None = None,
+        arguments: tuple[bytes | int, ...] = (),
+    ) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        step = _Waited(self, operation, packed, script, arguments, future)
+        step.read = read
         try:
             self.link.send(step)
         except StoreUnavailable as error:
-            raise self.failed(step.operation, error) from None
-        return step.future
+            raise self.failed(operation, error) from None
+        return future
 
     def _settle(self, operation: str, arguments: tuple[bytes | int, ...], told: Told) -> None:
-        step = _Settle(self, operation, pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments, told)
+        step = _Settle(self, operation, pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments)
+        step.told = told
         try:
             self.link.send(step)
         except StoreUnavailable as error:
@@ -129,9 +139,15 @@ class _Step(Command):
     __slots__ = ("_arguments", "_hot", "_script", "_started", "operation")
 
     def __init__(
-        self, hot: HotPath, operation: str, packed: bytes, script: Script | None = None, arguments: tuple[bytes | int, ...] = ()
+        self,
+        hot: HotPath,
+        operation: str,
+        packed: bytes,
+        script: Script | None,
+        arguments: tuple[bytes | int, ...],
+        future: "asyncio.Future[Any] | None" = None,
     ) -> None:
-        super().__init__(packed)
+        super().__init__(packed, future)
         self.operation = operation
         self._hot = hot
         self._script = script
@@ -165,87 +181,55 @@ class _Step(Command):
         """The reply, or the `StoreUnavailable` that came instead."""
 
 
-class _Waited(_Step, Generic[T]):
-    """A step that its caller awaits."""
+class _Waited(_Step):
+    """A step that its caller awaits. `read` says what a reply means, or raises `StoreUnavailable`."""
 
-    __slots__ = ("future",)
-
-    def __init__(
-        self, hot: HotPath, operation: str, packed: bytes, script: Script | None = None, arguments: tuple[bytes | int, ...] = ()
-    ) -> None:
-        super().__init__(hot, operation, packed, script, arguments)
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    @property
-    def dropped(self) -> bool:
-        return self.future.done()
+    __slots__ = ("read",)
+    read: Callable[[object], object]
 
     def end(self, reply: object) -> None:
+        future = self.future
         # A caller that was cancelled has only dropped its own waiting.
-        if self.future.done():
+        if future is None or future.done():
             return
         try:
             if isinstance(reply, StoreUnavailable):
                 raise reply
-            self.future.set_result(self.read(reply))
+            future.set_result(self.read(reply))
         except StoreUnavailable as error:
-            self.future.set_exception(error)
-
-    @staticmethod
-    @abstractmethod
-    def read(reply: object) -> T:
-        """What a reply means. Raises `StoreUnavailable`."""
-
-
-class _Acquire(_Waited[Acquired | Found]):
-    __slots__ = ()
-
-    @staticmethod
-    def read(reply: object) -> Acquired | Found:
-        if reply is None:
-            return _ACQUIRED
-        if isinstance(reply, bytes):
-            return Found(reply)
-        raise StoreUnavailable(STORE, "error", may_have_landed=True)
-
-
-class _Get(_Waited[bytes | None]):
-    __slots__ = ()
-
-    @staticmethod
-    def read(reply: object) -> bytes | None:
-        if reply is None or isinstance(reply, bytes):
-            return reply
-        raise StoreUnavailable(STORE, "error", may_have_landed=False)
-
-
-class _Change(_Waited[bool]):
-    __slots__ = ()
-
-    @staticmethod
-    def read(reply: object) -> bool:
-        return _as_bool(reply)
+            future.set_exception(error)
 
 
 class _Settle(_Step):
     """A step that nobody waits for: `told` hears what it has done."""
 
-    __slots__ = ("_told",)
-
-    def __init__(self, hot: HotPath, operation: str, packed: bytes, script: Script, arguments: tuple[bytes | int, ...], told: Told) -> None:
-        super().__init__(hot, operation, packed, script, arguments)
-        self._told = told
+    __slots__ = ("told",)
+    told: Told
 
     def end(self, reply: object) -> None:
         if isinstance(reply, StoreUnavailable):
-            self._told(reply)
+            self.told(reply)
             return
         try:
             done = _as_bool(reply)
         except StoreUnavailable as error:
-            self._told(error)
+            self.told(error)
         else:
-            self._told(done)
+            self.told(done)
+
+
+def _as_acquired(reply: object) -> Acquired | Found:
+    if reply is None:
+        return _ACQUIRED
+    if isinstance(reply, bytes):
+        return Found(reply)
+    raise StoreUnavailable(STORE, "error", may_have_landed=True)
+
+
+def _as_value(reply: object) -> bytes | None:
+    if reply is None or isinstance(reply, bytes):
+        return reply
+    raise StoreUnavailable(STORE, "error", may_have_landed=False)
 
 
 def _as_bool(reply: object) -> bool:

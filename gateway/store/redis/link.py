@@ -138,7 +138,7 @@ class Link:
             length = len(command.packed)
             self._queued_bytes -= length
             # A caller that was cancelled before its command was sent leaves nothing to send.
-            if not command.dropped:
+            if command.future is None or not command.future.done():
                 flying.append(command)
                 size += length
         if not flying:
