@@ -64,6 +64,7 @@ class Batcher(Generic[I, R]):
         self._width = width
         self._smaller = smaller
         self._queue: deque[Call[I, R]] = deque()
+        self._deadlines = _Deadlines(self._late)
         self._runners = 0
         self._fetching = 0
 
@@ -120,7 +121,6 @@ class Batcher(Generic[I, R]):
 
     def _abandon(self, reason: str, deadline: float) -> None:
         """Fail those who wait, up to this deadline. Nothing of theirs has been sent."""
-        self._observer.store_error(STORE, self._operation, reason)
         keep: deque[Call[I, R]] = deque()
         for call in self._queue:
             if call.deadline <= deadline:
@@ -128,6 +128,7 @@ class Batcher(Generic[I, R]):
             else:
                 keep.append(call)
         self._queue = keep
+        self._observer.store_error(STORE, self._operation, reason)
 
     def _take(self) -> list[Call[I, R]]:
         """The next batch: capped in rows and bytes, a large item alone, no owner twice, nobody who has left."""
@@ -149,18 +150,22 @@ class Batcher(Generic[I, R]):
         return batch
 
     async def _execute(self, lane: Lane, batch: list[Call[I, R]]) -> None:
+        """Answer all of the batch, or fail them, whatever fails here."""
         loop = asyncio.get_running_loop()
-        self._observer.store_batch(self._operation, len(batch))
-        lane.deadline = max([call.deadline for call in batch])
-        expiry = _Expiry(batch, lambda: self._observer.store_error(STORE, self._operation, "timeout"))
         started = loop.time()
         try:
+            self._observer.store_batch(self._operation, len(batch))
+            lane.deadline = max([call.deadline for call in batch])
+            self._deadlines.watch(loop, batch)
             await self._send(lane, batch)
         finally:
-            expiry.cancel()
-            self._observer.store_operation(STORE, self._operation, loop.time() - started)
+            self._deadlines.leave(batch)
             for call in batch:
                 _fail(call, "error", may_have_landed=True)  # whoever was answered is not touched
+            self._observer.store_operation(STORE, self._operation, loop.time() - started)
+
+    def _late(self) -> None:
+        self._observer.store_error(STORE, self._operation, "timeout")
 
     async def _send(self, lane: Lane, batch: list[Call[I, R]], *, again: bool = False) -> None:
         """Run the statement; halve a batch that is refused, until the row at fault stands alone. `again`: sent before, and refused."""
@@ -188,29 +193,45 @@ class Batcher(Generic[I, R]):
                 _answer(call, answers.get(call.owner))
 
 
-class _Expiry:
-    """Gives each call of a running batch its timeout when its deadline passes; `late` hears of it."""
+class _Deadlines:
+    """Gives each call under way its timeout when its deadline passes; `late` hears of it.
 
-    __slots__ = ("_batch", "_late", "_loop", "_timer")
+    One timer for all batches. It is left where it is when a batch ends: nearly all end long before, and one timer for each would cost more.
+    """
 
-    def __init__(self, batch: "list[Call[Any, Any]]", late: Callable[[], None]) -> None:
-        self._batch = batch
+    __slots__ = ("_batches", "_late", "_timer")
+
+    def __init__(self, late: Callable[[], None]) -> None:
         self._late = late
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_at(min([call.deadline for call in batch]), self._expire)
+        self._batches: dict[int, list[Call[Any, Any]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
-    def cancel(self) -> None:
-        self._timer.cancel()
+    def watch(self, loop: asyncio.AbstractEventLoop, batch: "list[Call[Any, Any]]") -> None:
+        self._batches[id(batch)] = batch
+        self._ring_by(loop, min([call.deadline for call in batch]))
 
-    def _expire(self) -> None:
-        now = self._loop.time() + 0.001  # timers may be a clock tick early
-        for call in self._batch:
-            if call.deadline <= now:
+    def leave(self, batch: "list[Call[Any, Any]]") -> None:
+        self._batches.pop(id(batch), None)
+
+    def _ring_by(self, loop: asyncio.AbstractEventLoop, instant: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= instant:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(instant, self._ring, loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time() + 0.001  # timers may be a clock tick early
+        for batch in self._batches.values():
+            late = [call for call in batch if call.deadline <= now and not call.future.done()]
+            for call in late:
                 _fail(call, "timeout", may_have_landed=True)
-        waiting = [call.deadline for call in self._batch if not call.future.done()]
-        if waiting:  # when nobody is left the statement ends by the same deadline, and tells so itself
-            self._late()
-            self._timer = self._loop.call_at(min(waiting), self._expire)
+            waiting = [call.deadline for call in batch if not call.future.done()]
+            if waiting:
+                self._ring_by(loop, min(waiting))
+                if late:  # when nobody is left the statement ends by the same deadline, and tells so itself
+                    self._late()
 
 
 def _fail(call: Call[I, R], reason: str, *, may_have_landed: bool, asked: bool | None = None) -> None:

@@ -126,6 +126,7 @@ class Lane:
 
     __slots__ = (
         "_asked",
+        "_busy",
         "_connection",
         "_explicit",
         "_hung_up",
@@ -133,6 +134,7 @@ class Lane:
         "_planned",
         "_sent",
         "_statements",
+        "_timer",
         "_undurable",
         "_usable",
         "deadline",
@@ -152,6 +154,8 @@ class Lane:
         self._hung_up = False
         self._undurable = False
         self._statements: dict[str, PreparedStatement] = {}
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
         connection.add_log_listener(self._listen)
 
     @property
@@ -182,12 +186,15 @@ class Lane:
 
     async def bury(self) -> None:
         """Close the connection, on which nothing runs any more, within `BURY_TIMEOUT`, or cut it."""
+        if self._timer is not None:
+            self._timer.cancel()
         with contextlib.suppress(Exception):  # there is nobody whom an error could concern
             await self._connection.close(timeout=BURY_TIMEOUT)
 
     async def _guarded(self, work: Callable[[Connection], Awaitable[T]], *, together: bool) -> T:
         self._asked = self._sent = self._undurable = False
-        timer = asyncio.get_running_loop().call_at(self.deadline, self._hang_up)
+        self._busy = True
+        self._ring_by(asyncio.get_running_loop())
         try:
             result = await self._repeated(work, together=together)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
@@ -196,10 +203,27 @@ class Lane:
             self._hang_up()  # at once: the driver's own cancel request, which it has just made a task of, must not be sent
             raise
         finally:
-            timer.cancel()
+            self._busy = False
         if self._undurable:
             raise unavailable("timeout", may_have_landed=True)
         return result
+
+    def _ring_by(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that the timer fires by the deadline. It is left where it is when a statement ends: nearly all end long before."""
+        if self._timer is not None:
+            if self._timer.when() <= self.deadline:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(self.deadline, self._ring, loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if not self._busy:
+            return
+        if self.deadline > loop.time() + 0.001:  # timers may be a clock tick early
+            self._ring_by(loop)
+        else:
+            self._hang_up()
 
     def _hang_up(self) -> None:
         self._usable = False

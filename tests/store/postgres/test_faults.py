@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.model import Lease, Record, Status
 from gateway.ports import StoreUnavailable, Transition
+from gateway.store.null_observer import Quiet
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.lanes import BLINK
@@ -293,6 +294,84 @@ async def test_each_call_of_a_running_batch_has_its_own_deadline(
     assert (await settling[2]).transition is Transition.DONE
     assert recorder.sizes("complete") == [1, 2]
     assert (await store.complete(first, response(), KEPT)).transition is Transition.ALREADY
+
+
+async def test_a_deadline_counts_from_its_own_call(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
+    """A call has its whole time, also when one before it would have run out of its own meanwhile."""
+    store = make_store(proxied, pool_size=1, timeout=0.5)
+    await warm(store)
+    await asyncio.sleep(0.3)
+    proxy.stall()
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailable) as stalled:
+        await store.reserve(intent())
+    assert stalled.value.reason == "timeout"
+    assert time.monotonic() - started > 0.45
+
+
+class Failing(Quiet):
+    """An observer one of whose methods fails, while it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = ""
+
+    def store_batch(self, operation: str, size: int) -> None:
+        self._told("store_batch")
+
+    def store_operation(self, store: str, operation: str, seconds: float) -> None:
+        self._told("store_operation")
+
+    def store_error(self, store: str, operation: str, reason: str) -> None:
+        self._told("store_error")
+
+    def _told(self, method: str) -> None:
+        if method == self.fails:
+            raise RuntimeError(method)
+
+
+@pytest.mark.parametrize("stalls", [False, True])
+@pytest.mark.parametrize("method", ["store_batch", "store_operation", "store_error"])
+async def test_an_observer_that_fails_leaves_nobody_waiting(
+    make_store: MakeStore, proxied: str, proxy: FaultProxy, method: str, stalls: bool
+) -> None:
+    """A call ends with its answer or in doubt, those behind it too, and the store goes on."""
+    observer = Failing()
+    store = make_store(proxied, pool_size=1, timeout=0.5, observer=observer)
+    await warm(store)
+    observer.fails = method
+    if stalls:
+        proxy.stall()
+    answers = await asyncio.wait_for(asyncio.gather(*[store.reserve(intent()) for _ in range(200)], return_exceptions=True), 10)
+    assert {type(answer) for answer in answers} <= {Lease, StoreUnavailable}
+    observer.fails = ""
+    await proxy.heal()
+    await reserved(store, intent())
+
+
+@pytest.mark.parametrize("reading", [1, 2, 3])
+async def test_a_statement_that_fails_on_our_side_is_in_doubt(make_store: MakeStore, reading: int) -> None:
+    """Before it is sent, or after its answer came: no caller is left without an answer, and none is told that nothing was written."""
+    left = -1
+
+    def boottime() -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise RuntimeError
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    store = make_store(pool_size=1, boottime=boottime)
+    lease = await reserved(store, intent())
+    left = reading
+    with pytest.raises(StoreUnavailable) as failed:
+        await asyncio.wait_for(store.reserve(intent()), 10)
+    assert (failed.value.reason, failed.value.may_have_landed) == ("error", True)
+    left = min(reading, 2)
+    with pytest.raises(StoreUnavailable) as failed:
+        await asyncio.wait_for(store.complete(lease, response(), KEPT), 10)
+    assert (failed.value.reason, failed.value.may_have_landed) == ("error", True)
+    settled = await store.complete(lease, response(), KEPT)
+    assert settled.transition is (Transition.DONE if reading == 1 else Transition.ALREADY)
 
 
 async def test_a_release_sees_a_claim_that_lands_while_it_waits(
