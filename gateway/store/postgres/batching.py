@@ -196,7 +196,8 @@ class Batcher(Generic[I, R]):
 class _Deadlines:
     """Gives each call under way its timeout when its deadline passes; `late` hears of it.
 
-    One timer for all batches. It is left where it is when a batch ends: nearly all end long before, and one timer for each would cost more.
+    One timer for all batches. It is left where it is when a batch ends: nearly all end long before, and one timer for
+    each would cost more.
     """
 
     __slots__ = ("_batches", "_late", "_timer")

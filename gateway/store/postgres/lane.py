@@ -174,7 +174,9 @@ class Lane:
         return await self._guarded(lambda _: self._prepared(sql, arguments), together=False)
 
     async def _prepared(self, sql: str, arguments: tuple[Any, ...]) -> list[Row]:
-        """Not the driver's own cache, which keeps no long statements, prepares each anew every five minutes, and costs more to ask."""
+        """Not the driver's own cache, which keeps no long statements, prepares each anew every five minutes, and costs
+        more to ask.
+        """
         statement = self._statements.get(sql)
         if statement is None:
             statement = self._statements[sql] = await self._connection.prepare(sql)
@@ -209,7 +211,9 @@ class Lane:
         return result
 
     def _ring_by(self, loop: asyncio.AbstractEventLoop) -> None:
-        """See to it that the timer fires by the deadline. It is left where it is when a statement ends: nearly all end long before."""
+        """See to it that the timer fires by the deadline. It is left where it is when a statement ends: nearly all end
+        long before.
+        """
         if self._timer is not None:
             if self._timer.when() <= self.deadline:
                 return

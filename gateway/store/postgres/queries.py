@@ -59,6 +59,6 @@ def _limited(sql: str) -> str:
 
 
 QUERIES, JUDGING, ROWS = _load()
-"""ROWS: the statements for any number of rows. JUDGING: those that judge by the clock. Their last argument is `DatabaseClock.limits()` of
-the moment at which they are sent; in ROWS it is the last one ahead of the rows.
+"""ROWS: the statements for any number of rows. JUDGING: those that judge by the clock. Their last argument is
+`DatabaseClock.limits()` of the moment at which they are sent; in ROWS it is the last one ahead of the rows.
 """
