@@ -1,5 +1,5 @@
-"""Addresses and names in the settings of the process: listeners, networks, the database. As in `gateway.core.texts`, each function returns
-the value or raises ValueError with the remedy, and no message repeats the text of a secret.
+"""Addresses and names in the settings of the process: listeners, networks, the database. As in `gateway.core.texts`,
+each function returns the value or raises ValueError with the remedy, and no message repeats the text of a secret.
 """
 
 import ipaddress
@@ -117,7 +117,9 @@ def _listen_host(host: str, port: str) -> str:
 
 
 def host_line(text: str) -> str:
-    """`forward`, `target`, or the value of a Host line (RFC 9110 section 7.2): a name or an address, and perhaps a port."""
+    """`forward`, `target`, or the value of a Host line (RFC 9110 section 7.2): a name or an address, and perhaps a
+    port.
+    """
     if text.lower() in {"forward", "target"}:
         if text != text.lower():
             raise ValueError(f"write {text.lower()}, in small letters")

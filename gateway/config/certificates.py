@@ -1,4 +1,6 @@
-"""Certificates, keys and authorities in PEM files: loaded into a TLS context, or refused with the file at fault and a remedy."""
+"""Certificates, keys and authorities in PEM files: loaded into a TLS context, or refused with the file at fault and a
+remedy.
+"""
 
 import datetime as dt
 import hashlib
@@ -30,7 +32,9 @@ class _LockedError(Exception):
 
 
 def load_pair(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
-    """Load a certificate with its issuers, and its key (possibly the same file). Raises FileError; then `context` is not to be used."""
+    """Load a certificate with its issuers, and its key (possibly the same file). Raises FileError; then `context` is
+    not to be used.
+    """
     if not _CERTIFICATE.search(_read(cert_file)):
         raise _unusable(cert_file, f"it holds no certificate in PEM form; convert one with: openssl x509 -inform DER -in {cert_file}")
     if not _KEY.search(_read(key_file)):
@@ -48,7 +52,9 @@ def load_pair(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
 
 
 def load_authorities(context: ssl.SSLContext, path: str) -> None:
-    """Trust the certificates of a file, one or more, besides those that `context` trusts already. Raises FileError, as above."""
+    """Trust the certificates of a file, one or more, besides those that `context` trusts already. Raises FileError, as
+    above.
+    """
     if not _CERTIFICATE.search(_read(path)):
         raise _unusable(path, "it holds no certificate in PEM form; put one or more authorities into it")
     try:
@@ -60,7 +66,9 @@ def load_authorities(context: ssl.SSLContext, path: str) -> None:
 
 
 def digest_files(*paths: str | None) -> str:
-    """A short digest of the contents of these files, in order, that changes when any of them does. Empty if one cannot be read."""
+    """A short digest of the contents of these files, in order, that changes when any of them does. Empty if one cannot
+    be read.
+    """
     total = hashlib.sha256()
     try:
         for path in paths:
@@ -118,7 +126,9 @@ _UTC_TIME = 0x17
 
 
 def expiry_of(path: str) -> str | None:
-    """A sentence about the first certificate of a PEM file that does not count today. None if there is none, or it cannot be read."""
+    """A sentence about the first certificate of a PEM file that does not count today. None if there is none, or it
+    cannot be read.
+    """
     now = dt.datetime.now(dt.UTC)  # noqa: TID251 - certificates go by the time of day, and so do those who check them
     try:
         text = read_local(path, MAX_FILE).decode("ascii", "replace")

@@ -1,4 +1,6 @@
-"""Dialect files: each is read once for a configuration, however many routes name it. Its `idempotency` lies under a route's own."""
+"""Dialect files: each is read once for a configuration, however many routes name it. Its `idempotency` lies under a
+route's own.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +15,9 @@ from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.config.source import ListNode, MapNode, Node, Scalar, Unreadable, Unsupported, parse_tree, read_tree
 from gateway.core.dialect import DialectError, parse_dialect
+from gateway.core.kinds import SectionOf, Tag
 from gateway.core.policy import Dialect, Policy
-from gateway.core.setting import SectionOf, Tag, setting_of
+from gateway.core.setting import setting_of
 from gateway.dialects import names, text_of
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
@@ -30,7 +33,9 @@ class DialectFile:
 
 
 def read_dialects(reader: Reader, root: Section) -> dict[str, DialectFile]:
-    """The dialects that the routes name, by what names them (`dialect_of`). One with mistakes is missing, and they are reported."""
+    """The dialects that the routes name, by what names them (`dialect_of`). One with mistakes is missing, and they are
+    reported.
+    """
     found: dict[str, DialectFile | None] = {}
     for name, place in _named(root):
         if name not in found:

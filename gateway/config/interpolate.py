@@ -1,8 +1,8 @@
 """Environment variables in values: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`; `$$` is a dollar sign.
 
-It runs on scalars after YAML parsing, so no variable can add a key, a line or a list item. As in a shell, `:-` and `:?` treat an
-empty variable like an unset one, and `${VAR}` takes it. Defaults and messages are literal and end at the first `}`; nothing nests.
-Any other dollar sign is itself.
+It runs on scalars after YAML parsing, so no variable can add a key, a line or a list item. As in a shell, `:-` and `:?`
+treat an empty variable like an unset one, and `${VAR}` takes it. Defaults and messages are literal and end at the first
+`}`; nothing nests. Any other dollar sign is itself.
 """
 
 import re
@@ -15,14 +15,18 @@ _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<operator>[-?])(?P
 
 @dataclass(frozen=True, slots=True)
 class Interpolated:
-    """`from_env` says whether a variable or its default took part: such a text has no type of its own and takes its field's."""
+    """`from_env` says whether a variable or its default took part: such a text has no type of its own and takes its
+    field's.
+    """
 
     text: str
     from_env: bool
 
 
 def interpolate(text: str, env: Mapping[str, str]) -> Interpolated:
-    """Put the values of variables into `text`. Raises ValueError that names every variable that is missing and every bad `${`."""
+    """Put the values of variables into `text`. Raises ValueError that names every variable that is missing and every
+    bad `${`.
+    """
     if "$" not in text:
         return Interpolated(text, from_env=False)
     problems: list[str] = []

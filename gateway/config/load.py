@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from gateway.config.addresses import Listener
 from gateway.config.certificates import digest_files
@@ -15,15 +15,18 @@ from gateway.config.names import ADMIN, CONFIG, ROUTE, ROUTE_MAP
 from gateway.config.reader import Reader
 from gateway.config.section import Section, value_of
 from gateway.config.source import MapNode, Node, Unreadable, read_tree
+from gateway.core.kinds import SectionOf
 from gateway.core.policy import Dialect, JwksFile, JwtPrincipal, Policy, PrincipalSource, Route
 from gateway.core.reconcile.request import names_principal
-from gateway.core.setting import SectionOf
+
+T = TypeVar("T", TlsServer | None, TlsClient | None)
 
 GUARDED_METHODS = frozenset({"POST", "PATCH"})
 
 
 def load(path: Path, env: Mapping[str, str]) -> Config:
-    """Read a configuration file with the variables of `env`, and the files that it names. Relative paths start at the file's folder.
+    """Read a configuration file with the variables of `env`, and the files that it names. Relative paths start at the
+    file's folder.
 
     Raises `ConfigErrors` with every mistake that can be told at once, and nothing else.
     """
@@ -37,8 +40,8 @@ def load(path: Path, env: Mapping[str, str]) -> Config:
 
 
 def load_admin(path: Path, env: Mapping[str, str]) -> tuple[Listener, bool]:
-    """The admin listener of a file, and whether it speaks TLS, and nothing else of it: for whoever asks after the health of a gateway that
-    runs, which a file that was changed since must not make look ill. Raises `ConfigErrors`.
+    """The admin listener of a file, and whether it speaks TLS, and nothing else of it: for whoever asks after the
+    health of a gateway that runs, which a file that was changed since must not make look ill. Raises `ConfigErrors`.
     """
     root, reader = _tree(path), Reader(env, path.parent)
     entries = root.entries if isinstance(root, MapNode) else ()
@@ -67,14 +70,14 @@ def _resolve(reader: Reader, file: str, root: Section) -> Config | None:
     warnings = tuple(Mistake(place.file or file, place, message) for place, message in find_warnings(routes, root))
     config = root.make(
         Config,
-        upstreams={name: replace(one, tls=_client_stamped(one.tls)) for name, one in upstreams.items()},
+        upstreams={name: replace(one, tls=_tls_stamped(one.tls)) for name, one in upstreams.items()},
         routes=tuple(_stamped(one.route) for one in routes),
         warnings=warnings,
     )
     return replace(
         config,
-        tls=_server_stamped(config.tls),
-        admin=replace(config.admin, tls=_server_stamped(config.admin.tls)),
+        tls=_tls_stamped(config.tls),
+        admin=replace(config.admin, tls=_tls_stamped(config.admin.tls)),
         cors=config.cors if config.cors and config.cors.origins else None,
         redis=config.redis if config.redis and config.redis.url else None,
     )
@@ -92,17 +95,11 @@ def _route(section: Section, root: Section, upstreams: Mapping[str, UpstreamConf
     if dialect is not None:
         idempotency = replace(idempotency, under=dialect.idempotency)
     upstream = upstreams.get(route.upstream)
-    policy = _policy(
-        idempotency, dialect=dialect.dialect if dialect else Dialect(), **({"max_execution": upstream.max_execution} if upstream else {})
-    )
-    return ResolvedRoute(replace(route, policy=replace(policy, scope=policy.scope or route.id)), section, idempotency)
-
-
-def _policy(section: Section, **known: Any) -> Policy:
-    """The policy of a section that has everything filled in that a dialect and the file's `defaults` say."""
-    known = {"max_execution": Policy("", ()).max_execution, **known}
-    policy = section.make(Policy, **known)
-    return replace(policy, keeps_principal=names_principal(policy.reconcile, policy.webhook))
+    known = {} if upstream is None else {"max_execution": upstream.max_execution}
+    policy = idempotency.make(Policy, dialect=dialect.dialect if dialect else Dialect(), **known)
+    keeps_principal = names_principal(policy.reconcile, policy.webhook)
+    policy = replace(policy, scope=policy.scope or route.id, keeps_principal=keeps_principal)
+    return ResolvedRoute(replace(route, policy=policy), section, idempotency)
 
 
 def _stamped(route: Route) -> Route:
@@ -118,15 +115,10 @@ def _source_stamped(source: PrincipalSource) -> PrincipalSource:
     return source
 
 
-def _server_stamped(tls: TlsServer | None) -> TlsServer | None:
+def _tls_stamped(tls: T) -> T:
+    """The same with the file of its key, and a digest of its files."""
     if tls is None:
         return None
     key_file = tls.key_file or tls.cert_file
-    return replace(tls, key_file=key_file, stamp=digest_files(tls.cert_file, key_file, tls.client_ca_file))
-
-
-def _client_stamped(tls: TlsClient | None) -> TlsClient | None:
-    if tls is None:
-        return None
-    key_file = tls.key_file or tls.cert_file
-    return replace(tls, key_file=key_file, stamp=digest_files(tls.ca_file, tls.cert_file, key_file))
+    authorities = tls.client_ca_file if isinstance(tls, TlsServer) else tls.ca_file
+    return replace(tls, key_file=key_file, stamp=digest_files(tls.cert_file, key_file, authorities))

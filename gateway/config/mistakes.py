@@ -34,7 +34,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One finding. `str()` gives `file:line:column: path: message`; without a path for YAML syntax; `file: message` without a place.
+    """One finding. `str()` gives `file:line:column: path: message`; without a path for YAML syntax; `file: message`
+    without a place.
 
     It is one line: what cannot be printed, of a value that the message repeats, is escaped.
     """

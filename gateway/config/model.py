@@ -1,5 +1,5 @@
-"""A configuration: what the file says of everything but the routes, declared (`gateway.core.setting`) and resolved. Durations are seconds,
-sizes are bytes. What is kept out of a `repr` is a secret.
+"""A configuration: what the file says of everything but the routes, declared (`gateway.core.setting`) and resolved.
+Durations are seconds, sizes are bytes. What is kept out of a `repr` is a secret.
 """
 
 from collections.abc import Mapping
@@ -13,26 +13,24 @@ from gateway.core import texts
 from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION, WRITABLE
 from gateway.core.headers import Forwarding
-from gateway.core.policy import NAME, Policy, Route
-from gateway.core.setting import (
+from gateway.core.kinds import (
     Choice,
     Duration,
-    Form,
     FromFile,
     Inline,
-    Key,
     ListOf,
     LocalPath,
     MapOf,
     SectionOf,
     SetOf,
-    Shape,
     Size,
     Tag,
     Text,
     Whole,
     shorten,
 )
+from gateway.core.policy import NAME, Policy, Route
+from gateway.core.setting import Form, Key, Shape
 
 _EVERY_INTERFACE = TcpListener("0.0.0.0", 8080)  # noqa: S104 - a proxy serves every interface
 _LOOPBACK = TcpListener("127.0.0.1", 9464)
@@ -64,8 +62,8 @@ _TLS_VERSION = _TlsVersion({word: word for word in ("1.2", "1.3")})
 class TlsServer:
     """TLS on a listener. Paths are absolute; `key_file` is `cert_file` where one file holds both.
 
-    With `client_ca_file` every client needs a certificate from one of its authorities. `stamp` digests the files' contents: settings
-    that differ in nothing else mean a renewed certificate.
+    With `client_ca_file` every client needs a certificate from one of its authorities. `stamp` digests the files'
+    contents: settings that differ in nothing else mean a renewed certificate.
     """
 
     SHAPE: ClassVar = Shape(meant={"ca_file": "client_ca_file"})
@@ -79,10 +77,11 @@ class TlsServer:
 
 @dataclass(frozen=True, slots=True)
 class TlsClient:
-    """TLS toward an upstream. Paths are absolute; `cert_file` and `key_file` are both given or both None, and may be one file.
+    """TLS toward an upstream. Paths are absolute; `cert_file` and `key_file` are both given or both None, and may be
+    one file.
 
-    Without `ca_file` the system's authorities count; without `server_name` the target's own host is asked for and verified.
-    `stamp` is as in `TlsServer`.
+    Without `ca_file` the system's authorities count; without `server_name` the target's own host is asked for and
+    verified. `stamp` is as in `TlsServer`.
     """
 
     SHAPE: ClassVar = Shape(meant={"client_ca_file": "ca_file"})
@@ -111,8 +110,9 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client connection may take: time in each state, and size. `max_header_size` counts the whole head of a request.
-    `min_rate` is in bytes a second, both ways; 0 is no least one. `half_close_timeout` is for clients that have ended their sending.
+    """What a client connection may take: time in each state, and size. `max_header_size` counts the whole head of a
+    request. `min_rate` is in bytes a second, both ways; 0 is no least one. `half_close_timeout` is for clients that
+    have ended their sending.
 
     `max_connections_per_address` 0 means no limit of its own.
     """
@@ -137,10 +137,11 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """`total` bounds the bodies that one process holds in memory; `spill_directory` None is the system's temporary directory.
+    """`total` bounds the bodies that one process holds in memory; `spill_directory` None is the system's temporary
+    directory.
 
-    `replay_cache` is how many bytes of `total` completed answers may take, of which each is told for `replay_cache_ttl` seconds; without
-    one of the two there is no such cache.
+    `replay_cache` is how many bytes of `total` completed answers may take, of which each is told for `replay_cache_ttl`
+    seconds; without one of the two there is no such cache.
     """
 
     total: Annotated[int, Size("1024GiB", "16MiB"), "Bodies that one process holds in memory; beyond it new work gets 503."] = (
@@ -162,7 +163,9 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class PostgresSettings:
-    """The authority. `timeout` bounds one statement; `allow_unsafe` names what start would otherwise refuse in the server."""
+    """The authority. `timeout` bounds one statement; `allow_unsafe` names what start would otherwise refuse in the
+    server.
+    """
 
     dsn: Annotated[str, Text("text", addresses.postgres_dsn, secret=True), "postgresql://user:password@host:5432/db."] = field(repr=False)
     pool_size: Annotated[int, Whole(1, 1000), "Connections of one process."] = 8
@@ -209,8 +212,8 @@ class UpstreamTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests are refused while no
-    target can be connected to; None means if there are several.
+    """A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests
+    are refused while no target can be connected to; None means if there are several.
     """
 
     failures: Annotated[int, Whole(0, 1000), "Failures in a row after which a target is left alone; 0: never."] = 10
@@ -235,11 +238,13 @@ class Targets(Form[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig:
-    """One upstream API. Each of `targets` (one or more, distinct) is scheme, host and optional port, or `unix:/path`, nothing else.
+    """One upstream API. Each of `targets` (one or more, distinct) is scheme, host and optional port, or `unix:/path`,
+    nothing else.
 
-    `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the Host line as
-    received), `target` (each target's own) or the Host line's literal value. `forwards_overrides`: it knows no other path or method than
-    the request line's, so what asks for one goes on. `tls` is None unless the targets are `https://`, and may be None then too.
+    `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the
+    Host line as received), `target` (each target's own) or the Host line's literal value. `forwards_overrides`: it
+    knows no other path or method than the request line's, so what asks for one goes on. `tls` is None unless the
+    targets are `https://`, and may be None then too.
     """
 
     name: str
@@ -275,9 +280,7 @@ class EncryptionKeys(Form[tuple[bytes, ...]]):
         "Earlier ones, for what was encrypted under them: until its records are resolved.",
     ] = field(default=(), repr=False)
     former_encryption_key_files: Annotated[
-        tuple[bytes, ...] | None,
-        ListOf(FromFile(_ENCRYPTION_KEY), at_least=1, unique=False),
-        "Earlier ones, each in a file of its own.",
+        tuple[bytes, ...] | None, ListOf(FromFile(_ENCRYPTION_KEY), at_least=1, unique=False), "Earlier ones, each in a file of its own."
     ] = field(default=None, repr=False)
 
     def value(self) -> tuple[bytes, ...]:
@@ -291,20 +294,19 @@ class RouteMap:
 
     defaults: Annotated[Policy | None, "Fields of `idempotency` for routes that do not say otherwise."] = None
     routes: Annotated[
-        tuple[Route, ...],
-        ListOf(SectionOf(Route), at_least=1, unique=False, keep=True),
-        "The route map; the first match counts.",
+        tuple[Route, ...], ListOf(SectionOf(Route), at_least=1, unique=False, keep=True), "The route map; the first match counts."
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """One valid configuration file. `redis` None means Postgres alone; `warnings` are findings that do not stop anything.
+    """One valid configuration file. `redis` None means Postgres alone; `warnings` are findings that do not stop
+    anything.
 
-    `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`. `name` is this
-    gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain HTTP. `webhook_listen` None: webhooks
-    are taken on the proxy listener. Of `encryption_keys` the first seals, and each of them opens. `fingerprint_version` is that
-    of new records.
+    `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`.
+    `name` is this gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain
+    HTTP. `webhook_listen` None: webhooks are taken on the proxy listener. Of `encryption_keys` the first seals, and
+    each of them opens. `fingerprint_version` is that of new records.
     """
 
     name: Annotated[

@@ -1,4 +1,6 @@
-"""Every setting by its declaration, as the attribute of its class: `POLICY.lease`. A rule names a setting so, and never by its text."""
+"""Every setting by its declaration, as the attribute of its class: `POLICY.lease`. A rule names a setting so, and never
+by its text.
+"""
 
 from gateway.config.model import (
     Admin,

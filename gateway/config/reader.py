@@ -1,4 +1,6 @@
-"""Reads the nodes of a file by the declarations of `gateway.core.setting`, and reports what is wrong with each, where it stands."""
+"""Reads the nodes of a file by the declarations of `gateway.core.setting`, and reports what is wrong with each, where
+it stands.
+"""
 
 import math
 import re
@@ -11,7 +13,7 @@ from gateway.config.interpolate import interpolate
 from gateway.config.mistakes import Place
 from gateway.config.section import Found, Section, names_of
 from gateway.config.source import Entry, ListNode, MapNode, Node, Scalar, Unsupported
-from gateway.core.setting import (
+from gateway.core.kinds import (
     DialectName,
     FromFile,
     JsonScalar,
@@ -24,14 +26,12 @@ from gateway.core.setting import (
     OneOrMany,
     ScalarKind,
     SectionOf,
-    Setting,
     Tag,
     Text,
     did_you_mean,
-    settings_of,
-    shape_of,
     shorten,
 )
+from gateway.core.setting import Setting, settings_of, shape_of
 from gateway.dialects import names as dialect_names
 from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 

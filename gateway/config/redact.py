@@ -18,8 +18,8 @@ _URL = re.compile(r"(?P<scheme>[a-z]+)://(?:(?P<user>[^@/?#]*)@)?(?P<host>[^@/?#
 def redact(config: Config) -> dict[str, object]:
     """What JSON can carry: durations in seconds, sizes in bytes, sets sorted.
 
-    What is kept out of a `repr` is a secret, and `***`; of a URL that holds one, scheme, host and path stay if they can be told from the
-    secret without doubt.
+    What is kept out of a `repr` is a secret, and `***`; of a URL that holds one, scheme, host and path stay if they can
+    be told from the secret without doubt.
     """
     return _members(config)
 
@@ -41,7 +41,9 @@ def _hide(value: object) -> object:
 
 
 def _hide_one(value: object) -> str:
-    """User, password, query and fragment may all hold a credential. A password may hold a bare `/`, `?`, `#` or `@`: then all is hidden."""
+    """User, password, query and fragment may all hold a credential. A password may hold a bare `/`, `?`, `#` or `@`:
+    then all is hidden.
+    """
     found = _URL.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return HIDDEN

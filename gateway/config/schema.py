@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from gateway.config.model import Config
 from gateway.config.reader import spellings
-from gateway.core.setting import (
+from gateway.core.kinds import (
     Choice,
     DialectName,
     Duration,
@@ -23,9 +23,8 @@ from gateway.core.setting import (
     Text,
     Whole,
     Yes,
-    settings_of,
-    shape_of,
 )
+from gateway.core.setting import settings_of, shape_of
 from gateway.core.units import parse_size
 from gateway.dialects import names as dialect_names
 
@@ -37,7 +36,8 @@ _INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 def json_schema() -> Schema:
     """JSON Schema draft 2020-12 of the file as written, variables included.
 
-    It accepts every file that `load` accepts, and also some that `load` refuses: what spans several values is left to `load`.
+    It accepts every file that `load` accepts, and also some that `load` refuses: what spans several values is left to
+    `load`.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,5 +1,6 @@
-"""A section of the file as it was read: its values, where each stands, and what became of the wrong ones. It becomes the frozen dataclass
-that declares it. Sections fill in one another: a route's over `defaults`, both over what its dialect says.
+"""A section of the file as it was read: its values, where each stands, and what became of the wrong ones. It becomes
+the frozen dataclass that declares it. Sections fill in one another: a route's over `defaults`, both over what its
+dialect says.
 """
 
 from collections.abc import Mapping
@@ -7,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from gateway.config.mistakes import Place
-from gateway.core.setting import Form, Inline, SectionOf, Setting, declared, setting_of, settings_of, shape_of
+from gateway.core.kinds import Inline, SectionOf
+from gateway.core.setting import Form, Setting, declared, setting_of, settings_of, shape_of
 
 T = TypeVar("T")
 
@@ -22,11 +24,13 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the file says in one place of the settings of `of`. `broken` names those whose mistakes were reported already.
+    """What the file says in one place of the settings of `of`. `broken` names those whose mistakes were reported
+    already.
 
-    A setting is named by its declaration: `section.get(POLICY.lease)` (`gateway.config.names`). `lost` is a section that is there and
-    could not be read at all: then every setting counts as broken. `under` holds values that stand in for what the file does not give,
-    before the defaults do: it has no say in where something stands, nor in whether it is given.
+    A setting is named by its declaration: `section.get(POLICY.lease)` (`gateway.config.names`). `lost` is a section
+    that is there and could not be read at all: then every setting counts as broken. `under` holds values that stand in
+    for what the file does not give, before the defaults do: it has no say in where something stands, nor in whether it
+    is given.
     """
 
     of: type
@@ -46,7 +50,10 @@ class Section:
         return not self.lost and not any(setting_of(one).name in self.broken for one in wanted)
 
     def get(self, wanted: T) -> T:
-        """The value, or the default where the file gives none or a broken one. For settings that are not sections."""
+        """The value, or the default where the file gives none or a broken one. Not for sections.
+
+        A setting without a default is None where it is missing: ask whether it is sound.
+        """
         value: T = self._get(setting_of(wanted))
         return value
 
@@ -96,7 +103,9 @@ class Section:
         return replace(self, fields=fields, broken=broken, lost=self.lost or below.lost)
 
     def make(self, cls: type[T], **known: object) -> T:
-        """The value of this section, or of those of its settings that `cls` declares. `known` are fields that something else tells."""
+        """The value of this section, or of those of its settings that `cls` declares. `known` are fields that something
+        else tells.
+        """
         values = dict(known)
         for one in declared(cls):
             if one.attribute not in known:

@@ -1,8 +1,8 @@
 """YAML text -> a tree of nodes that know where they stand.
 
-Scalars are told apart as in the YAML 1.2 core schema: only `true` and `false` are flags, so `no`, `on` and `12:30` are text.
-Anchors and aliases are allowed; merge keys (`<<`) and tags are not. Duplicate keys stay in the tree: whoever reads a
-mapping knows its path and reports them.
+Scalars are told apart as in the YAML 1.2 core schema: only `true` and `false` are flags, so `no`, `on` and `12:30` are
+text. Anchors and aliases are allowed; merge keys (`<<`) and tags are not. Duplicate keys stay in the tree: whoever
+reads a mapping knows its path and reports them.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import yaml
 
 from gateway.config.mistakes import Place
-from gateway.core.setting import Tag
+from gateway.core.kinds import Tag
 from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 
 MAX_FILE = 4 * 1024 * 1024
@@ -132,7 +132,7 @@ def _syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> SyntaxMistake:
 
 @dataclass(slots=True)
 class _Convert:
-    """Each pyyaml node is converted once, however many aliases name it: a document of aliases to aliases stays small."""
+    """Each pyyaml node is converted once, however many aliases name it: aliases to aliases stay small."""
 
     done: dict[int, Node] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)

@@ -23,14 +23,18 @@ _SAID_WHOLE = (TlsServer, TlsClient)
 
 
 def route_table(routes: Sequence[Route]) -> str:
-    """One line a route, in matching order, under a line of headings. An unguarded route has dashes where its policy would be."""
+    """One line a route, in matching order, under a line of headings. An unguarded route has dashes where its policy
+    would be.
+    """
     return _align([_HEADINGS, *(_row(route) for route in routes)])
 
 
 def settings_table(config: Config) -> str:
-    """What is not by default and not in the table of routes: one line a setting, by its path, under a line of headings. No secret is shown.
+    """What is not by default and not in the table of routes: one line a setting, by its path, under a line of headings.
+    No secret is shown.
 
-    Empty if all is as by default. A route's settings stand under its id, whether the route, `defaults` or its dialect has them.
+    Empty if all is as by default. A route's settings stand under its id, whether the route, `defaults` or its dialect
+    has them.
     """
     rows = list(_changed("", config, skip=frozenset({"upstreams", "routes"})))
     for route in config.routes:
@@ -46,7 +50,9 @@ def settings_table(config: Config) -> str:
 
 
 def dialect_table() -> str:
-    """The dialects that come with the gateway: one line each, its name and what it says of itself, under a line of headings."""
+    """The dialects that come with the gateway: one line each, its name and what it says of itself, under a line of
+    headings.
+    """
     return _align([("DIALECT", "ABOUT"), *((name, builtin_dialect(name).about) for name in names())])
 
 

@@ -13,8 +13,9 @@ from typing import Annotated, ClassVar
 
 from gateway.core import texts
 from gateway.core.headers import Fields, wire_name
+from gateway.core.kinds import Choice, Duration, ListOf, SetOf, Text
 from gateway.core.model import Headers
-from gateway.core.setting import Choice, Duration, Key, ListOf, SetOf, Shape, Text
+from gateway.core.setting import Key, Shape
 
 ALLOW_ORIGIN = b"Access-Control-Allow-Origin"
 EXPOSE = b"Access-Control-Expose-Headers"

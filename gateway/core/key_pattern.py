@@ -13,10 +13,13 @@ MAX_WAYS = 2**23
 """A matcher tries as many in a fifth of a second."""
 
 _LONGEST_RUN = 140
-"""How often something is counted as repeated at most. Three repetitions share a key of 255 characters in 140 ** 3 ways."""
+"""How often something is counted as repeated at most. Three repetitions share a key of 255 characters in 140 ** 3 ways.
+"""
 
 _PARSER: Any = importlib.import_module("re._parser")
-"""The only way to see a pattern's shape. It has no types, and whether type checkers know it depends on what else they read."""
+"""The only way to see a pattern's shape. It has no types, and whether type checkers know it depends on what else they
+read.
+"""
 
 
 def expression(text: str) -> str | None:
@@ -42,8 +45,8 @@ def expression(text: str) -> str | None:
 def _ways(pattern: Iterable[Any]) -> int:
     """How many ways a backtracking matcher may have to try, at most; more than `MAX_WAYS` if there are more.
 
-    Alternatives add up, what stands in a row multiplies, and what is repeated multiplies as often. A possessive repetition and an atomic
-    group are left in one way.
+    Alternatives add up, what stands in a row multiplies, and what is repeated multiplies as often. A possessive
+    repetition and an atomic group are left in one way.
     """
     ways = 1
     for operation, argument in pattern:
@@ -63,7 +66,9 @@ def _ways(pattern: Iterable[Any]) -> int:
 
 
 def _repeats(pattern: Iterable[Any], *, within: bool) -> bool:
-    """Whether a parsed pattern holds a repetition of variable length within another one: what can backtrack without end."""
+    """Whether a parsed pattern holds a repetition of variable length within another one: what can backtrack without
+    end.
+    """
     for operation, argument in pattern:
         if str(operation) in {"POSSESSIVE_REPEAT", "ATOMIC_GROUP"}:
             continue  # gives nothing back; for what is within it see `_ways`

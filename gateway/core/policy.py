@@ -10,27 +10,25 @@ from typing import Annotated, ClassVar, TypeAlias, assert_never
 from gateway.core import texts
 from gateway.core.cors import Cors
 from gateway.core.key_pattern import expression
-from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
-from gateway.core.route_hosts import parse_host
-from gateway.core.setting import (
+from gateway.core.kinds import (
     Choice,
     DialectName,
     Duration,
-    Form,
     Inline,
-    Key,
     ListOf,
     LocalPath,
     NoneOr,
     OneOrMany,
     SectionOf,
     SetOf,
-    Shape,
     Size,
     Text,
     Whole,
     Yes,
 )
+from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
+from gateway.core.route_hosts import parse_host
+from gateway.core.setting import Form, Key, Shape
 from gateway.core.signing import Algorithm
 from gateway.core.units import parse_duration
 
@@ -371,9 +369,7 @@ class SourceForm(Form[PrincipalSource]):
     jwt: Annotated[JwtPrincipal | None, "A claim of a token (RFC 7519) that is verified."] = None
     forward_auth: Annotated[ForwardAuthPrincipal | None, "What an authentication service says of the request."] = None
     basic: Annotated[
-        bool | None,
-        Yes("write true, or remove this source"),
-        "true: the user and password of HTTP Basic credentials, as a keyed digest.",
+        bool | None, Yes("write true, or remove this source"), "true: the user and password of HTTP Basic credentials, as a keyed digest."
     ] = None
     client_certificate: Annotated[CertificatePrincipal | None, "The subject of the client's certificate; {} for that of our own TLS."] = (
         None
@@ -423,9 +419,7 @@ class FingerprintPolicy:
         "Header fields that are part of what a request means.",
     ] = ()
     ignore: Annotated[
-        tuple[str, ...],
-        _POINTERS,
-        "JSON pointers (RFC 6901) to what may change between attempts; a * stands for every index or member.",
+        tuple[str, ...], _POINTERS, "JSON pointers (RFC 6901) to what may change between attempts; a * stands for every index or member."
     ] = ()
     only: Annotated[
         tuple[str, ...], _POINTERS, "JSON pointers to what counts of a JSON body, in place of the whole; * as in `ignore`."

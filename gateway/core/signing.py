@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from gateway.core.setting import Choice, did_you_mean, shorten
+from gateway.core.kinds import Choice, did_you_mean, shorten
 
 SECRET_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""Algorithms that take a shared secret, and its least number of bytes (RFC 7518 section 3.2). All others take public keys."""
+"""Algorithms that take a shared secret, and its least number of bytes (RFC 7518 section 3.2). All others take public
+keys.
+"""
 
 PUBLIC_KEY = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 

@@ -1,5 +1,5 @@
-"""Texts of the route map that have a form: names, pointers, paths, secrets. Each function returns the value or raises ValueError with the
-remedy, and no message repeats the text of a secret.
+"""Texts of the route map that have a form: names, pointers, paths, secrets. Each function returns the value or raises
+ValueError with the remedy, and no message repeats the text of a secret.
 """
 
 import base64
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.core.field_names import DROPPABLE
+from gateway.core.kinds import did_you_mean
 from gateway.core.path_pattern import parse_pattern
-from gateway.core.setting import did_you_mean
 
 NAME_PATTERN = r"^[A-Za-z0-9_.-]{1,64}$"
 HEADER_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
@@ -182,7 +182,9 @@ def upstream_url(text: str) -> str:
 
 
 def socket_path(text: str, example: str) -> str:
-    """`unix:/path`, and `unix:///path` as URLs have it: between the second and the third slash would be a host, and there is none."""
+    """`unix:/path`, and `unix:///path` as URLs have it: between the second and the third slash would be a host, and
+    there is none.
+    """
     path = text.removeprefix("unix:")
     if path.startswith("//") and not path.startswith("///"):
         raise ValueError(f"a Unix socket is on no host; write unix:{path[1:71]}, or unix:/ and the absolute path")

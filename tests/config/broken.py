@@ -23,7 +23,8 @@ import trustme
 import yaml
 
 from gateway.config import Config, ConfigErrors, load, redact, route_table, settings_table
-from gateway.core.setting import Kind, ListOf, MapOf, SectionOf, settings_of
+from gateway.core.kinds import Kind, ListOf, MapOf, SectionOf
+from gateway.core.setting import settings_of
 from tests.config.jwks import ec_key, rsa_key, write_keys
 from tests.tls.authority import write_authority, write_pair
 

@@ -15,6 +15,7 @@ from gateway.config.reader import Reader
 from gateway.config.source import MapNode, compose
 from gateway.core.decision import Complete, Responded, settle
 from gateway.core.headers import Forwarding
+from gateway.core.kinds import DialectName, Kind, ListOf, MapOf, SectionOf
 from gateway.core.policy import (
     BodyKey,
     BodyMode,
@@ -29,7 +30,7 @@ from gateway.core.policy import (
     Situation,
 )
 from gateway.core.reconcile.policy import Lookup, Probe, Reconcile, RequestForm, Webhook
-from gateway.core.setting import DialectName, Kind, ListOf, MapOf, SectionOf, settings_of
+from gateway.core.setting import settings_of
 from gateway.devtools.dev.route_map import sample_map
 from tests.tls.authority import write_authority, write_pair
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from gateway.config import Config, json_schema
-from gateway.core.setting import ListOf, MapOf, SectionOf, settings_of
+from gateway.core.kinds import ListOf, MapOf, SectionOf
+from gateway.core.setting import settings_of
 from tests.config.support import HEAD, ROUTES
 from tests.config.test_load import FULL, LEAST
 

@@ -10,7 +10,7 @@ from gateway.config.mistakes import Place
 from gateway.config.model import Config
 from gateway.config.reader import Reader
 from gateway.config.source import compose
-from gateway.core.setting import SectionOf
+from gateway.core.kinds import SectionOf
 from tests.config.support import HEAD, ROUTES, read
 
 PREFIX = "gateway.yaml:11:"

@@ -1,5 +1,5 @@
-"""What only shows when several values are seen together, by subject: mistakes, and findings that stop nothing, which rarely mean what they
-say. Each check skips what was already reported as broken.
+"""What only shows when several values are seen together, by subject: mistakes, and findings that stop nothing, which
+rarely mean what they say. Each check skips what was already reported as broken.
 """
 
 from collections.abc import Mapping, Sequence

@@ -18,7 +18,8 @@ WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS", "TRACE"})
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRoute:
-    """A route, where it was written, and its policy section with `defaults` and the dialect filled in (None: unguarded).
+    """A route, where it was written, and its policy section with `defaults` and the dialect filled in (None:
+    unguarded).
 
     Settings whose mistakes were reported hold their defaults in `route`; ask the sections whether one is sound.
     """

@@ -1,4 +1,6 @@
-"""Listeners, clients' limits and memory: mistakes between their values and with what is on disk, and what is rarely meant."""
+"""Listeners, clients' limits and memory: mistakes between their values and with what is on disk, and what is rarely
+meant.
+"""
 
 import os
 import ssl
@@ -95,7 +97,9 @@ def _check_folder(reader: Reader, memory: Section) -> None:
 
 
 def _largest_body(routes: Sequence[ResolvedRoute], *settings: int) -> tuple[int, str, Place] | None:
-    """The greatest of these limits of all guarded routes: its size, the words for it and its place. None if none can be judged."""
+    """The greatest of these limits of all guarded routes: its size, the words for it and its place. None if none can be
+    judged.
+    """
     found: list[tuple[int, str, Place]] = []
     for one in routes:
         limits = None if one.idempotency is None else one.idempotency.sub(POLICY.limits)
@@ -107,7 +111,9 @@ def _largest_body(routes: Sequence[ResolvedRoute], *settings: int) -> tuple[int,
 
 
 def _total_and(memory: Section, limit: Place) -> tuple[Place, str]:
-    """Where to say that memory.total is too small for a limit: at what the file gives, and its name where the place does not say it."""
+    """Where to say that memory.total is too small for a limit: at what the file gives, and its name where the place
+    does not say it.
+    """
     total = format_size(memory.get(MEMORY.total))
     if memory.given(MEMORY.total):
         return memory.place_of(MEMORY.total), total

@@ -1,4 +1,6 @@
-"""Routes that take what others are for: a route that can never match, and unguarded routes that reach where guarded ones are."""
+"""Routes that take what others are for: a route that can never match, and unguarded routes that reach where guarded
+ones are.
+"""
 
 from collections.abc import Sequence
 
@@ -27,19 +29,20 @@ def check_overlap(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
 
 
 def shadows(earlier: Route, later: Route) -> bool:
-    """Whether every request that `later` would match goes to `earlier`. Exact for the two: hosts and paths by their patterns, methods as
-    sets.
+    """Whether every request that `later` would match goes to `earlier`. Exact for the two: hosts and paths by their
+    patterns, methods as sets.
     """
     hosts = all(_takes_host(earlier, host) for host in later.hosts or (None,))
     return hosts and _takes_methods(earlier.methods, later) and parse_pattern(earlier.path).covers(parse_pattern(later.path))
 
 
 def shadowing(earlier: Sequence[Route], later: Route) -> tuple[Route, ...]:
-    """The routes that together leave `later` nothing: one that shadows it, or several that cover its path and share out its hosts and
-    methods.
+    """The routes that together leave `later` nothing: one that shadows it, or several that cover its path and share out
+    its hosts and methods.
 
-    Empty exactly if some request reaches `later`. Narrower paths need not be added up: one whose parameters are filled with segments
-    that no pattern spells, and whose rest is an empty segment, is matched by no pattern that does not cover the whole.
+    Empty exactly if some request reaches `later`. Narrower paths need not be added up: one whose parameters are filled
+    with segments that no pattern spells, and whose rest is an empty segment, is matched by no pattern that does not
+    cover the whole.
     """
     for route in earlier:
         if shadows(route, later):

@@ -60,7 +60,9 @@ def check_sources(reader: Reader, root: Section, sections: Sequence[Section], po
 
 
 def meaning(source: PrincipalSource) -> tuple[object, ...]:
-    """What two sources have in common that call every caller the same. Where a token stands and for whom it is may differ."""
+    """What two sources have in common that call every caller the same. Where a token stands and for whom it is may
+    differ.
+    """
     match source:
         case HeaderPrincipal(name):
             return "header", name.lower()

@@ -1,4 +1,4 @@
-"""How an unknown outcome is found out: mistakes, seen with all else that the file says, and findings that stop nothing."""
+"""How an unknown outcome is found out: mistakes, and findings that stop nothing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,17 +27,7 @@ from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.policy import ForwardKey, Mode, OnUnknown, Policy
 from gateway.core.reconcile.placeholders import PRINCIPAL
-from gateway.core.reconcile.policy import (
-    OWN_KEY,
-    Cancel,
-    Lookup,
-    Manual,
-    Pace,
-    RequestTemplate,
-    Resend,
-    Test,
-    Verdict,
-)
+from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Pace, RequestTemplate, Resend, Test, Verdict
 from gateway.core.reconcile.request import binds_caller, check_template, placeholders_of
 from gateway.core.setting import setting_of
 from gateway.core.units import format_duration
@@ -101,7 +91,9 @@ def _check_probe(reader: Reader, root: Section, one: ResolvedRoute, section: Sec
 
 
 def _refuse_fields(reader: Reader, section: Section, does: str) -> None:
-    """What only lookup and cancel use. What `defaults` have for these is nobody's mistake where a route chooses another probe."""
+    """What only lookup and cancel use. What `defaults` have for these is nobody's mistake where a route chooses another
+    probe.
+    """
     chosen = section.given(PROBE.probe) and _in_defaults(section.place_of(PROBE.probe))
     for field in (PROBE.upstream, PROBE.request, PROBE.rules):
         place = section.place_of(field)
@@ -111,7 +103,9 @@ def _refuse_fields(reader: Reader, section: Section, does: str) -> None:
 
 
 def require_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place: Place, what: str) -> None:
-    """Whoever concludes that something did not happen must know when it no longer can: no default is good enough for that."""
+    """Whoever concludes that something did not happen must know when it no longer can: no default is good enough for
+    that.
+    """
     name = one.route.upstream
     upstream = root.by_name(CONFIG.upstreams).get(name)
     if upstream is None or not root.sound(CONFIG.upstreams):
@@ -167,7 +161,9 @@ def _check_request(reader: Reader, root: Section, section: Section, policy: Poli
 
 
 def _check_headers(reader: Reader, request: Section, template: RequestTemplate) -> bool:
-    """Whether the placeholders in header values are good. What is wrong with one is not repeated: it may be a part of a secret."""
+    """Whether the placeholders in header values are good. What is wrong with one is not repeated: it may be a part of a
+    secret.
+    """
     for name, value in template.headers:
         try:
             placeholders_of(replace(template, headers=((name, value),), target="/", body=None))

@@ -9,8 +9,8 @@ from gateway.config.model import UpstreamConfig
 from gateway.config.names import CONFIG, DRAIN, POLICY, ROUTE, TIMEOUTS, UPSTREAM
 from gateway.config.reader import Reader
 from gateway.config.section import Section
+from gateway.core.kinds import did_you_mean
 from gateway.core.policy import Policy
-from gateway.core.setting import did_you_mean
 from gateway.core.units import format_duration
 
 METHODS = frozenset(

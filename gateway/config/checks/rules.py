@@ -1,4 +1,6 @@
-"""Rules, of probes and of webhooks alike: what an answer or an event is taken to mean, and whether what is found is the caller's own."""
+"""Rules, of probes and of webhooks alike: what an answer or an event is taken to mean, and whether what is found is the
+caller's own.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -16,14 +18,18 @@ _SAYS_NOTHING = (
     | frozenset({400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 416, 417, 421, 425, 426, 428, 429, 431, 451})
     | frozenset(range(500, 600))
 )
-"""Statuses about the asking, not about what was asked for: a redirect to a login page, a question that is not taken, an error."""
+"""Statuses about the asking, not about what was asked for: a redirect to a login page, a question that is not taken, an
+error.
+"""
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-access-token"})
 _LEAK = "a client may write another caller's, and would get that one's answer"
 _BELIEVE = "write `caller_bound: upstream` if no caller can name another's"
 
 
 def check_rules(reader: Reader, sections: Sequence[Section], rules: Sequence[Rule], captured: Collection[str], *, event: bool) -> None:
-    """`sections` and `rules` belong together, one by one; `captured` are the names that placeholders may use. `event`: of a webhook."""
+    """`sections` and `rules` belong together, one by one; `captured` are the names that placeholders may use. `event`:
+    of a webhook.
+    """
     for index, (section, rule) in enumerate(zip(sections, rules, strict=True)):
         if not section.sound(RULE.statuses, RULE.when, RULE.verdict, RULE.answer) or any(one.broken for one in section.each(RULE.when)):
             continue
@@ -76,8 +82,8 @@ def _check_answer(reader: Reader, section: Section, rule: Rule, captured: Collec
 
 
 def check_caller(reader: Reader, section: Section, policy: Policy) -> None:
-    """Report where a captured value, or a request's id, which a client may choose too, alone finds an operation; and where `{principal}`
-    has no value that may be kept.
+    """Report where a captured value, or a request's id, which a client may choose too, alone finds an operation; and
+    where `{principal}` has no value that may be kept.
     """
     reconcile, webhook = section.sub(POLICY.reconcile), section.sub(POLICY.webhook)
     if policy.keeps_principal and section.sound(POLICY.principal) and section.has(POLICY.principal):

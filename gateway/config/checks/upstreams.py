@@ -11,7 +11,7 @@ from gateway.config.model import Targets
 from gateway.config.names import CONFIG, HEALTH, POLICY, TARGETS, TIMEOUTS, TLS_CLIENT, UPSTREAM
 from gateway.config.reader import Reader
 from gateway.config.section import Section
-from gateway.core.setting import did_you_mean
+from gateway.core.kinds import did_you_mean
 from gateway.core.units import format_duration
 
 SHORT_STREAM = 60.0

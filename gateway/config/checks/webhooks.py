@@ -1,4 +1,4 @@
-"""Webhooks: mistakes within one, between them, and with the routes beside which they stand; and what is rarely meant."""
+"""Webhooks: mistakes within one and with the routes beside which they stand, and what is rarely meant."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from gateway.config.checks.rules import check_rules
 from gateway.config.names import CONFIG, POLICY, RECONCILE, ROUTE, WEBHOOK
 from gateway.config.reader import Reader
 from gateway.config.section import Section
+from gateway.core.kinds import did_you_mean
 from gateway.core.path_pattern import parse_pattern, path_segments
 from gateway.core.policy import ForwardKey, Policy, Route
 from gateway.core.reconcile.policy import OWN_KEY, PlainSignature, StandardSignature, Verdict, Webhook
-from gateway.core.setting import did_you_mean
 from gateway.core.units import format_duration
 
 _REQUIRED = (

@@ -10,27 +10,25 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, TypeAlias
 
 from gateway.core import texts
-from gateway.core.reconcile import placeholders
-from gateway.core.setting import (
+from gateway.core.kinds import (
     Choice,
     Duration,
-    Form,
     FromFile,
     Inline,
     JsonScalar,
-    Key,
     ListOf,
     Named,
     OneOrMany,
     ScalarKind,
     SectionOf,
     SetOf,
-    Shape,
     Size,
     Text,
     Whole,
     Yes,
 )
+from gateway.core.reconcile import placeholders
+from gateway.core.setting import Form, Key, Shape
 
 OWN_PRINCIPAL = "@principal"
 """The captured name of the caller, where the route's templates or rules name `{principal}`. No configured name can be
@@ -262,17 +260,13 @@ class ProbeForm(Form[Probe]):
         "lookup: ask; cancel: make sure that it never happens; resend: send it again (the upstream deduplicates by key); manual: nobody.",
     ] = "manual"
     upstream: Annotated[
-        str | None,
-        Text("a name", texts.name, texts.NAME_PATTERN),
-        "Whom to ask: a name among `upstreams`. Default: the route's own.",
+        str | None, Text("a name", texts.name, texts.NAME_PATTERN), "Whom to ask: a name among `upstreams`. Default: the route's own."
     ] = None
     request: Annotated[RequestTemplate, SectionOf(RequestForm), "What is sent by lookup and cancel."] = field(
         default_factory=lambda: RequestTemplate("", "")
     )
     rules: Annotated[
-        tuple[Rule, ...] | None,
-        RULES,
-        "What the answer means; the first that applies counts. If none does, the outcome is not yet known.",
+        tuple[Rule, ...] | None, RULES, "What the answer means; the first that applies counts. If none does, the outcome is not yet known."
     ] = None
     caller_bound: Annotated[
         str,
