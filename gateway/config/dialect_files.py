@@ -135,7 +135,7 @@ def _read_idempotency(reader: Reader, node: Node | None, place: Place) -> Sectio
         node = replace(node, entries=tuple(entry for entry in node.entries if entry.key not in _A_ROUTES_OWN))
     found = reader.read(SectionOf(Policy), node, here)
     if found is not None:
-        check_alone(reader, found.value)
+        reader.mistakes.extend(check_alone(found.value))
     return None if found is None else found.value
 
 

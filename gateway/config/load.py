@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gateway.config.addresses import Listener
 from gateway.config.certificates import digest_files
-from gateway.config.checks import ResolvedRoute, check, find_warnings
+from gateway.config.checks import ResolvedRoute, find_mistakes, find_warnings
 from gateway.config.dialect_files import DialectFile, dialect_of, read_dialects
 from gateway.config.mistakes import ConfigErrors, Mistake, Place, in_order
 from gateway.config.model import Admin, Config, TlsClient, TlsServer, UpstreamConfig
@@ -64,7 +64,7 @@ def _resolve(reader: Reader, file: str, root: Section) -> Config | None:
     upstreams = {name: section.make(UpstreamConfig, name=name) for name, section in root.by_name(CONFIG.upstreams).items()}
     dialects = read_dialects(reader, root)
     routes = tuple(_route(section, root, upstreams, dialects) for section in root.each(ROUTE_MAP.routes))
-    check(reader, root, upstreams, routes)
+    reader.mistakes.extend(find_mistakes(root, upstreams, routes))
     if reader.mistakes:
         return None
     warnings = tuple(Mistake(place.file or file, place, message) for place, message in find_warnings(routes, root))

@@ -4,7 +4,7 @@ rarely mean what they say. Each check skips what was already reported as broken.
 
 from collections.abc import Mapping, Sequence
 
-from gateway.config.checks.common import ResolvedRoute
+from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.checks.cors import check_cors, warn_of_cors
 from gateway.config.checks.listeners import check_listeners, warn_of_listeners
 from gateway.config.checks.overlap import check_overlap, warn_of_overlap
@@ -15,24 +15,23 @@ from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
 from gateway.config.checks.webhooks import check_webhooks, warn_of_webhooks
 from gateway.config.mistakes import Place
 from gateway.config.model import UpstreamConfig
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 
-__all__ = ["ResolvedRoute", "check", "find_warnings"]
+__all__ = ["ResolvedRoute", "find_mistakes", "find_warnings"]
 
 
-def check(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
-    """Report every mistake between sections."""
-    check_listeners(reader, root, routes)
-    check_upstreams(reader, root)
-    check_routes(reader, root, upstreams, routes)
-    check_overlap(reader, routes)
-    check_cors(reader, root, routes)
+def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> Findings:
+    """Every mistake between sections. `root` is the whole file."""
+    yield from check_listeners(root, routes)
+    yield from check_upstreams(root)
+    yield from check_routes(root, upstreams, routes)
+    yield from check_overlap(routes)
+    yield from check_cors(root, routes)
     for one in routes:
-        if one.idempotency is not None and one.route.policy is not None:
-            check_policy(reader, root, one.idempotency, one.route.policy)
-    check_recovery(reader, root, routes)
-    check_webhooks(reader, root, routes)
+        if one.guard is not None:
+            yield from check_policy(root, *one.guard)
+    yield from check_recovery(root, routes)
+    yield from check_webhooks(root, routes)
 
 
 def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:

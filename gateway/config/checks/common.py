@@ -7,11 +7,10 @@ from typing import TypeAlias
 
 from gateway.config.certificates import FileError, expiry_of, load_authorities, load_pair
 from gateway.config.mistakes import Place
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.policy import Policy, Route
 
-Warnings: TypeAlias = Iterator[tuple[Place, str]]
+Findings: TypeAlias = Iterator[tuple[Place, str]]
 
 WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS", "TRACE"})
 
@@ -36,28 +35,26 @@ class ResolvedRoute:
         return self.idempotency, self.route.policy
 
 
-def check_tls(
-    reader: Reader, tls: Section, purpose: "ssl._SSLMethod", *, cert: str | None, key: str | None, authorities: str | None
-) -> None:
+def check_tls(tls: Section, purpose: "ssl._SSLMethod", *, cert: str | None, key: str | None, authorities: str | None) -> Findings:
     """Try the files of a section about TLS. `cert`, `key` and `authorities` are its settings."""
     context = ssl.SSLContext(purpose)
     cert_file, key_file, ca_file = tls.get(cert), tls.get(key), tls.get(authorities)
     if cert_file and tls.sound(cert, key):
         places = {key_file: tls.place_of(key), cert_file: tls.place_of(cert)}
-        _try(reader, lambda: load_pair(context, cert_file, key_file or cert_file), places)
+        yield from _try(lambda: load_pair(context, cert_file, key_file or cert_file), places)
     if ca_file:
-        _try(reader, lambda: load_authorities(context, ca_file), {ca_file: tls.place_of(authorities)})
+        yield from _try(lambda: load_authorities(context, ca_file), {ca_file: tls.place_of(authorities)})
 
 
-def _try(reader: Reader, load: Callable[[], None], places: dict[str | None, Place]) -> None:
-    """Report what `load` finds wrong with a file, at the place that names the file."""
+def _try(load: Callable[[], None], places: dict[str | None, Place]) -> Findings:
+    """What `load` finds wrong with a file, at the place that names the file."""
     try:
         load()
     except FileError as error:
-        reader.report(places[error.path], str(error))
+        yield places[error.path], str(error)
 
 
-def warn_of_expiry(tls: Section, *files: str | None) -> Warnings:
+def warn_of_expiry(tls: Section, *files: str | None) -> Findings:
     for file in files:
         path = tls.get(file)
         if path is not None and (found := expiry_of(path)):

@@ -2,22 +2,21 @@
 
 from collections.abc import Sequence
 
-from gateway.config.checks.common import ResolvedRoute, Warnings
+from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.names import CONFIG, CORS, ROUTE
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.path_pattern import parse_pattern, path_segments
 
 
-def check_cors(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
+def check_cors(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     whole = root.sub(CONFIG.cors)
-    _check(reader, whole)
+    yield from _check(whole)
     for one in routes:
         if one.section.given(ROUTE.cors):
-            _check(reader, one.section.sub(ROUTE.cors).over(whole))
+            yield from _check(one.section.sub(ROUTE.cors).over(whole))
 
 
-def warn_of_cors(root: Section, routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_cors(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     whole = root.sub(CONFIG.cors)
     if whole.get(CORS.headers) and not whole.get(CORS.answers):
         yield whole.place_of(CORS.headers), "has no effect: preflights go upstream; write `preflight: answer`"
@@ -29,15 +28,15 @@ def warn_of_cors(root: Section, routes: Sequence[ResolvedRoute]) -> Warnings:
             yield section.place_of(CORS.origins), f"{words}; write `preflight: answer`, or add a route"
 
 
-def _check(reader: Reader, section: Section) -> None:
+def _check(section: Section) -> Findings:
     if not section.sound(CORS.origins, CORS.credentials):
         return
     origins = section.get(CORS.origins)
     if "*" in origins and len(origins) > 1:
-        reader.report(section.place_of(CORS.origins), "`*` is any origin already; name it alone, or leave it out")
+        yield section.place_of(CORS.origins), "`*` is any origin already; name it alone, or leave it out"
     if "*" in origins and section.get(CORS.credentials):
         words = "any page could act for who is logged in, and browsers refuse it; name the origins"
-        reader.report(section.place_of(CORS.credentials), words)
+        yield section.place_of(CORS.credentials), words
 
 
 def _takes_options(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> bool:

@@ -9,10 +9,9 @@ import tempfile
 from collections.abc import Sequence
 
 from gateway.config.addresses import Listener, UnixListener
-from gateway.config.checks.common import ResolvedRoute, Warnings, check_tls, warn_of_expiry
+from gateway.config.checks.common import Findings, ResolvedRoute, check_tls, warn_of_expiry
 from gateway.config.mistakes import Place
 from gateway.config.names import ADMIN, CLIENT, CONFIG, LIMITS, MEMORY, POLICY, TLS_SERVER
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.headers import Forwarding
 from gateway.core.setting import setting_of
@@ -22,39 +21,39 @@ ROOM = 4
 """How many of the largest bodies should fit into memory at once."""
 
 
-def check_listeners(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
+def check_listeners(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     admin, memory = root.sub(CONFIG.admin), root.sub(CONFIG.memory)
-    _check_admin(reader, root, admin)
-    _check_webhook_listener(reader, root, admin)
-    _check_socket(reader, root, CONFIG.listen)
-    _check_socket(reader, admin, ADMIN.listen)
-    _check_socket(reader, root, CONFIG.webhook_listen)
+    yield from _check_admin(root, admin)
+    yield from _check_webhook_listener(root, admin)
+    yield from _check_socket(root, CONFIG.listen)
+    yield from _check_socket(admin, ADMIN.listen)
+    yield from _check_socket(root, CONFIG.webhook_listen)
     for section, tls in ((root, CONFIG.tls), (admin, ADMIN.tls)):
         if section.given(tls):
             names = {"cert": TLS_SERVER.cert_file, "key": TLS_SERVER.key_file, "authorities": TLS_SERVER.client_ca_file}
-            check_tls(reader, section.sub(tls), ssl.PROTOCOL_TLS_SERVER, **names)
-    _check_folder(reader, memory)
-    _check_memory(reader, memory, routes)
+            yield from check_tls(section.sub(tls), ssl.PROTOCOL_TLS_SERVER, **names)
+    yield from _check_folder(memory)
+    yield from _check_memory(memory, routes)
 
 
-def _check_admin(reader: Reader, root: Section, admin: Section) -> None:
+def _check_admin(root: Section, admin: Section) -> Findings:
     listen = admin.get(ADMIN.listen)
     if not admin.sound(ADMIN.listen):
         return
     if admin.sound(ADMIN.token) and not listen.loopback and admin.get(ADMIN.token) is None:
-        reader.report(admin.place_of(ADMIN.token), f"is required, since {listen} can be reached from other machines")
+        yield admin.place_of(ADMIN.token), f"is required, since {listen} can be reached from other machines"
     if _same(root, CONFIG.listen, listen):
-        reader.report(admin.place_of(ADMIN.listen), f"{listen} is the address of `listen` too")
+        yield admin.place_of(ADMIN.listen), f"{listen} is the address of `listen` too"
 
 
-def _check_webhook_listener(reader: Reader, root: Section, admin: Section) -> None:
+def _check_webhook_listener(root: Section, admin: Section) -> Findings:
     listen, place = root.get(CONFIG.webhook_listen), root.place_of(CONFIG.webhook_listen)
     if listen is None or not root.sound(CONFIG.webhook_listen):
         return
     if _same(root, CONFIG.listen, listen):
-        reader.report(place, f"{listen} is the address of `listen` too; leave this out to take webhooks there")
+        yield place, f"{listen} is the address of `listen` too; leave this out to take webhooks there"
     if _same(admin, ADMIN.listen, listen):
-        reader.report(place, f"{listen} is the address of `admin.listen` too; providers have no business there")
+        yield place, f"{listen} is the address of `admin.listen` too; providers have no business there"
 
 
 def _same(section: Section, setting: Listener, other: Listener) -> bool:
@@ -62,14 +61,14 @@ def _same(section: Section, setting: Listener, other: Listener) -> bool:
     return section.sound(setting) and section.get(setting) == other and not str(other).endswith(":0")
 
 
-def _check_socket(reader: Reader, section: Section, setting: Listener | None) -> None:
+def _check_socket(section: Section, setting: Listener | None) -> Findings:
     listen, place = section.get(setting), section.place_of(setting)
     if section.sound(setting) and isinstance(listen, UnixListener):
         folder = os.path.dirname(listen.path)
         if (what := _no_folder(folder)) is not None:
-            reader.report(place, f"{folder} {what}; make it (mkdir -p) for the user of the gateway, or name another")
+            yield place, f"{folder} {what}; make it (mkdir -p) for the user of the gateway, or name another"
         elif _no_folder(listen.path) is None:
-            reader.report(place, f"{listen.path} is a folder; name a socket in it, as in unix:{listen.path}/gateway.sock")
+            yield place, f"{listen.path} is a folder; name a socket in it, as in unix:{listen.path}/gateway.sock"
 
 
 def _no_folder(path: str) -> str | None:
@@ -82,18 +81,18 @@ def _no_folder(path: str) -> str | None:
         return f"cannot be used as a folder ({error.strerror})"
 
 
-def _check_folder(reader: Reader, memory: Section) -> None:
+def _check_folder(memory: Section) -> Findings:
     folder, place = memory.get(MEMORY.spill_directory), memory.place_of(MEMORY.spill_directory)
     if folder is None:
         return
     if (what := _no_folder(folder)) is not None:
-        reader.report(place, f"{folder} {what}; make it (mkdir -p), or leave this out for the system's temporary directory")
+        yield place, f"{folder} {what}; make it (mkdir -p), or leave this out for the system's temporary directory"
         return
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         words = f"no file can be made in {folder} by this user ({error.strerror})"
-        reader.report(place, f"{words}; give it the folder (chown), or name another")
+        yield place, f"{words}; give it the folder (chown), or name another"
 
 
 def _largest_body(routes: Sequence[ResolvedRoute], *settings: int) -> tuple[int, str, Place] | None:
@@ -120,7 +119,7 @@ def _total_and(memory: Section, limit: Place) -> tuple[Place, str]:
     return limit, f"memory.total, {total},"
 
 
-def _check_memory(reader: Reader, memory: Section, routes: Sequence[ResolvedRoute]) -> None:
+def _check_memory(memory: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     """An answer is whole in memory when it is committed and when it is replayed; a request body need not be."""
     largest = _largest_body(routes, LIMITS.response_body)
     if not memory.sound(MEMORY.total) or largest is None:
@@ -129,10 +128,10 @@ def _check_memory(reader: Reader, memory: Section, routes: Sequence[ResolvedRout
     if size > memory.get(MEMORY.total):
         where, subject = _total_and(memory, place)
         remedy = f"make memory.total at least {format_size(ROOM * size)}, or the limit smaller"
-        reader.report(where, f"{subject} is less than {words}: such an answer could never be kept; {remedy}")
+        yield where, f"{subject} is less than {words}: such an answer could never be kept; {remedy}"
 
 
-def warn_of_listeners(root: Section, routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_listeners(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     yield from _warn_of_forwarding(root)
     yield from _warn_of_clients(root.sub(CONFIG.client))
     yield from _warn_of_memory(root.sub(CONFIG.memory), routes)
@@ -140,7 +139,7 @@ def warn_of_listeners(root: Section, routes: Sequence[ResolvedRoute]) -> Warning
         yield from warn_of_expiry(tls, TLS_SERVER.cert_file, TLS_SERVER.client_ca_file)
 
 
-def _warn_of_forwarding(root: Section) -> Warnings:
+def _warn_of_forwarding(root: Section) -> Findings:
     proxies = root.get(CONFIG.trusted_proxies)
     for network in proxies:
         if network.prefixlen == 0:
@@ -151,14 +150,14 @@ def _warn_of_forwarding(root: Section) -> Warnings:
         yield root.place_of(CONFIG.forwarded), words
 
 
-def _warn_of_clients(client: Section) -> Warnings:
+def _warn_of_clients(client: Section) -> Findings:
     total, each = client.get(CLIENT.max_connections), client.get(CLIENT.max_connections_per_address)
     if each > total:
         place = client.place_of(CLIENT.max_connections_per_address)
         yield place, f"{each} is greater than max_connections ({total}), and so never counts"
 
 
-def _warn_of_memory(memory: Section, routes: Sequence[ResolvedRoute]) -> Warnings:
+def _warn_of_memory(memory: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     largest = _largest_body(routes, LIMITS.response_body, LIMITS.request_body)
     if largest is None or memory.get(MEMORY.total) >= ROOM * largest[0]:
         return

@@ -4,9 +4,8 @@ ones are.
 
 from collections.abc import Sequence
 
-from gateway.config.checks.common import ResolvedRoute, Warnings
+from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.names import ROUTE
-from gateway.config.reader import Reader
 from gateway.core.path_pattern import parse_pattern
 from gateway.core.policy import Route
 from gateway.core.route_hosts import covers
@@ -17,7 +16,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """The methods that catch-alls are best kept to."""
 
 
-def check_overlap(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
+def check_overlap(routes: Sequence[ResolvedRoute]) -> Findings:
     readable = [one for one in routes if one.section.sound(ROUTE.hosts, ROUTE.path, ROUTE.methods)]
     for index, later in enumerate(readable):
         taking = shadowing([one.route for one in readable[:index]], later.route)
@@ -25,7 +24,7 @@ def check_overlap(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
             lines = [one.section.place.line for route in taking for one in readable[:index] if one.route is route]
             spelled = [f"`{route.id}` (line {line})" if route.id else f"line {line}" for route, line in zip(taking, lines, strict=True)]
             words = f"this route can never match: all of its requests go to {', '.join(spelled)}"
-            reader.report(later.section.place_of(ROUTE.path), words)
+            yield later.section.place_of(ROUTE.path), words
 
 
 def shadows(earlier: Route, later: Route) -> bool:
@@ -73,7 +72,7 @@ def _takes_methods(methods: frozenset[str], later: Route) -> bool:
     return not methods or (bool(later.methods) and later.methods <= methods)
 
 
-def warn_of_overlap(routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_overlap(routes: Sequence[ResolvedRoute]) -> Findings:
     readable = [one for one in routes if one.section.sound(ROUTE.path, ROUTE.methods, ROUTE.upstream)]
     guarded = [one for one in readable if one.idempotency is not None]
     for open_one in readable:
@@ -83,7 +82,7 @@ def warn_of_overlap(routes: Sequence[ResolvedRoute]) -> Warnings:
         yield from _warn_of_methods(one, readable)
 
 
-def _warn_of_catch_all(one: ResolvedRoute, guarded: Sequence[ResolvedRoute]) -> Warnings:
+def _warn_of_catch_all(one: ResolvedRoute, guarded: Sequence[ResolvedRoute]) -> Findings:
     """Whatever spelling of a guarded path the gateway does not know goes through a catch-all."""
     for guard in guarded:
         beside = _covers(one.route, guard.route) and not _covers(guard.route, one.route) and one.route.upstream == guard.route.upstream
@@ -99,7 +98,7 @@ def _remedy(one: Route, guard: Route) -> str:
     return "give it `methods: [GET, HEAD, OPTIONS]`, and other paths routes of their own"
 
 
-def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> Warnings:
+def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> Findings:
     """A key that comes with another method protects nothing, and nobody says so before it happens."""
     if not one.route.methods:
         return

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from gateway.config.checks.common import WITHOUT_BODY, ResolvedRoute, Warnings
+from gateway.config.checks.common import WITHOUT_BODY, Findings, ResolvedRoute
 from gateway.config.checks.principal import check_sources, meaning, warn_of_sources
 from gateway.config.mistakes import Place
 from gateway.config.names import CONDITION, CONFIG, FINGERPRINT, HINT, KEY, KEY_SOURCE, KEY_TARGET, LIMITS, POLICY, RECONCILE
-from gateway.config.reader import Reader
 from gateway.config.section import Section, value_of
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.fingerprint import LARGE_BODY, VERSION
@@ -42,110 +41,110 @@ _IDLE: tuple[tuple[object, Callable[[Policy], bool], str], ...] = (
 """Settings that count only under another one, and what stands in their way."""
 
 
-def check_policy(reader: Reader, root: Section, section: Section, policy: Policy) -> None:
-    """Report what is wrong with the policy of a guarded route, everything filled in."""
+def check_policy(root: Section, section: Section, policy: Policy) -> Findings:
+    """What is wrong with the policy of a guarded route, everything filled in."""
     principal = section.place_of(POLICY.principal)
     if not section.has(POLICY.principal):
-        reader.report(principal, "a guarded route names who asks: write [{header: X-Account-Id}], or none for one scope for all callers")
+        yield principal, "a guarded route names who asks: write [{header: X-Account-Id}], or none for one scope for all callers"
     if section.sound(POLICY.principal):
-        check_sources(reader, root, section.each(POLICY.principal), policy)
+        yield from check_sources(root, section.each(POLICY.principal), policy)
     secret_missing = root.sound(CONFIG.digest_secret) and root.get(CONFIG.digest_secret) is None
     if secret_missing and policy.principal:
-        reader.report(principal, "a principal needs `digest_secret`: what tells callers apart is kept as a keyed digest only")
+        yield principal, "a principal needs `digest_secret`: what tells callers apart is kept as a keyed digest only"
     if secret_missing and policy.forward_key is ForwardKey.DERIVED:
-        reader.report(section.place_of(POLICY.forward_key), "derived keys need `digest_secret`")
-    _check_version(reader, root, section)
-    _check_body(reader, section, policy)
-    check_alone(reader, section)
+        yield section.place_of(POLICY.forward_key), "derived keys need `digest_secret`"
+    yield from _check_version(root, section)
+    yield from _check_body(section, policy)
+    yield from check_alone(section)
 
 
-def _check_version(reader: Reader, root: Section, section: Section) -> None:
+def _check_version(root: Section, section: Section) -> Findings:
     """Version 2 of the fingerprint cannot leave out what it does not cover by name."""
     version, fingerprint = root.get(CONFIG.fingerprint_version), section.sub(POLICY.fingerprint)
     for field in (FINGERPRINT.ignore_headers, FINGERPRINT.ignore_query, FINGERPRINT.ignore_form):
         if version < VERSION and fingerprint.sound(field) and fingerprint.get(field):
-            reader.report(fingerprint.place_of(field), f"needs `fingerprint_version: {VERSION}`; version {version} does not know it")
+            yield fingerprint.place_of(field), f"needs `fingerprint_version: {VERSION}`; version {version} does not know it"
 
 
-def check_alone(reader: Reader, section: Section) -> None:
-    """Report what is wrong within a policy section, be it a route's or a dialect's."""
+def check_alone(section: Section) -> Findings:
+    """What is wrong within a policy section, be it a route's or a dialect's."""
     key = section.sub(POLICY.key)
     shortest, longest = key.get(KEY.min_length), key.get(KEY.max_length)
     if key.sound(KEY.min_length, KEY.max_length) and shortest > longest:
         place = key.place_of(KEY.min_length, KEY.max_length)
-        reader.report(place, f"min_length {shortest} is greater than max_length {longest}")
+        yield place, f"min_length {shortest} is greater than max_length {longest}"
     both = sorted(section.get(POLICY.release_on) & section.get(POLICY.doubt_on))
     if both and section.sound(POLICY.release_on, POLICY.doubt_on):
         place, statuses = section.place_of(POLICY.doubt_on, POLICY.release_on), ", ".join(map(str, both))
-        reader.report(place, f"{statuses} in both release_on and doubt_on; an outcome settles one way")
+        yield place, f"{statuses} in both release_on and doubt_on; an outcome settles one way"
     captured = frozenset(name for name, _ in section.sub(POLICY.reconcile).get(RECONCILE.capture))
     for hint in section.each(POLICY.hints):
-        _check_hint(reader, hint, captured)
-    _check_key_fields(reader, section)
+        yield from _check_hint(hint, captured)
+    yield from _check_key_fields(section)
 
 
-def _check_key_fields(reader: Reader, section: Section) -> None:
+def _check_key_fields(section: Section) -> Findings:
     """A key stands in no field that says how a message is sent, or what it holds."""
     key, goes = section.sub(POLICY.key), section.sub(POLICY.forward_key_in)
     if key.given(KEY_SOURCE.header):
-        _check_key_names(reader, key.place_of(KEY_SOURCE.header), key.get(KEY_SOURCE.header))
+        yield from _check_key_names(key.place_of(KEY_SOURCE.header), key.get(KEY_SOURCE.header))
     if (header := goes.get(KEY_TARGET.header)) and goes.given(KEY_TARGET.header):
-        _check_key_names(reader, goes.place_of(KEY_TARGET.header), (header,))
+        yield from _check_key_names(goes.place_of(KEY_TARGET.header), (header,))
 
 
-def _check_key_names(reader: Reader, place: Place, names: Sequence[str]) -> None:
+def _check_key_names(place: Place, names: Sequence[str]) -> Findings:
     seen: dict[str, str] = {}
     for name in names:
         if name.lower().encode() in _TAKEN:
-            reader.report(place, f"{name} has a meaning of its own, which a key would destroy; name another field")
+            yield place, f"{name} has a meaning of its own, which a key would destroy; name another field"
         first = seen.setdefault(name.lower().replace("_", "-"), name)
         if first is not name:
-            reader.report(place, f"{first} and {name} are one field; keep one of them")
+            yield place, f"{first} and {name} are one field; keep one of them"
 
 
-def _check_body(reader: Reader, section: Section, policy: Policy) -> None:
+def _check_body(section: Section, policy: Policy) -> Findings:
     """A body is JSON or a form, never both."""
     came, goes = policy.key.place, policy.key_goes_to
     bodies = {type(came), type(goes)} == {BodyKey, FormKey}
     if bodies and policy.forward_key is not ForwardKey.NONE and section.sound(POLICY.key, POLICY.forward_key_in):
         words = "a body that holds the key as a form holds none as JSON, and the other way round"
-        reader.report(section.place_of(POLICY.forward_key_in), f"{words}; name the same kind, a header or a query")
+        yield section.place_of(POLICY.forward_key_in), f"{words}; name the same kind, a header or a query"
 
 
-def _check_hint(reader: Reader, hint: Section, captured: frozenset[str]) -> None:
+def _check_hint(hint: Section, captured: frozenset[str]) -> Findings:
     if not hint.sound(HINT.header, HINT.when):
         return
     value, words = hint.get(HINT.value), [outcome.value for outcome in HintedOutcome]
     header, outcome = hint.get(HINT.header), hint.get(HINT.outcome)
     if header is None:
-        _check_bodily(reader, hint)
+        yield from _check_bodily(hint)
     elif value is not None and hint.sound(HINT.outcome) and hint.get(HINT.outcome) is None and value.lower() not in words:
-        reader.report(hint.place_of(HINT.value), f"`{value}` names no outcome; say with `outcome` what it means: {', '.join(words)}")
+        yield hint.place_of(HINT.value), f"`{value}` names no outcome; say with `outcome` what it means: {', '.join(words)}"
     if header is not None and hint.sound(HINT.remove) and hint.get(HINT.remove) and header.lower().encode() in HOP_BY_HOP | FRAMING:
-        reader.report(hint.place_of(HINT.remove), f"{header} says how the answer is sent, and is the gateway's to write")
+        yield hint.place_of(HINT.remove), f"{header} says how the answer is sent, and is the gateway's to write"
     for condition in hint.each(HINT.when):
         if condition.given(CONDITION.same_as):
-            reader.report(condition.place_of(CONDITION.same_as), "compares what a look or an event finds; a hint knows a fixed value")
+            yield condition.place_of(CONDITION.same_as), "compares what a look or an event finds; a hint knows a fixed value"
     if not hint.given(HINT.answer) or not hint.sound(HINT.answer, HINT.outcome) or hint.sub(HINT.answer).broken:
         return
     place = hint.place_of(HINT.answer)
     if outcome is not HintedOutcome.EXISTS:
-        reader.report(place, "an answer is built where `outcome: exists` says that the operation was executed before; remove it")
+        yield place, "an answer is built where `outcome: exists` says that the operation was executed before; remove it"
         return
     try:
         check_plan(value_of(hint.sub(HINT.answer)), captured, event=False)
     except ValueError as problem:
-        reader.report(place, str(problem))
+        yield place, str(problem)
 
 
-def _check_bodily(reader: Reader, hint: Section) -> None:
+def _check_bodily(hint: Section) -> Findings:
     """A hint that the body alone gives."""
     for field in (HINT.value, HINT.remove):
         if hint.given(field) and hint.sound(field) and hint.get(field):
-            reader.report(hint.place_of(field), "is of a header field; name it with `header`, or remove this")
+            yield hint.place_of(field), "is of a header field; name it with `header`, or remove this"
     if hint.sound(HINT.outcome) and hint.get(HINT.outcome) is None:
         words = ", ".join(outcome.value for outcome in HintedOutcome)
-        reader.report(hint.place_of(HINT.outcome), f"is required: what it means that the body is so: {words}")
+        yield hint.place_of(HINT.outcome), f"is required: what it means that the body is so: {words}"
 
 
 def identity(policy: Policy) -> tuple[object, ...]:
@@ -168,7 +167,7 @@ def _place(place: KeyPlace) -> tuple[str, str]:
             return "form", name
 
 
-def warn_of_policies(routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_policies(routes: Sequence[ResolvedRoute]) -> Findings:
     for one in routes:
         if one.guard is not None:
             section, policy = one.guard
@@ -178,7 +177,7 @@ def warn_of_policies(routes: Sequence[ResolvedRoute]) -> Warnings:
     yield from _warn_of_idle([one.guard for one in routes if one.guard is not None])
 
 
-def _warn_of_times(section: Section, policy: Policy) -> Warnings:
+def _warn_of_times(section: Section, policy: Policy) -> Findings:
     retention = format_duration(policy.retention)
     recovery = policy.max_execution + (policy.wait if policy.in_flight is InFlight.WAIT else 0)
     if policy.retention < recovery:
@@ -192,7 +191,7 @@ def _warn_of_times(section: Section, policy: Policy) -> Warnings:
         yield section.place_of(POLICY.lease), words
 
 
-def _warn_of_idle(guarded: Sequence[tuple[Section, Policy]]) -> Warnings:
+def _warn_of_idle(guarded: Sequence[tuple[Section, Policy]]) -> Findings:
     """A setting that changes nothing, at no route that takes it (from `defaults`, several may)."""
     for field, counts, obstacle in _IDLE:
         default = setting_of(field).default
@@ -203,7 +202,7 @@ def _warn_of_idle(guarded: Sequence[tuple[Section, Policy]]) -> Warnings:
                 yield place, f"has no effect with {obstacle}"
 
 
-def _warn_of_body(one: ResolvedRoute, section: Section, policy: Policy) -> Warnings:
+def _warn_of_body(one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
     key, fingerprint, limits = section.sub(POLICY.key), section.sub(POLICY.fingerprint), section.sub(POLICY.limits)
     in_body = isinstance(policy.key.place, BodyKey | FormKey)
     bodiless = sorted(one.route.methods & WITHOUT_BODY)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import assert_never
 
-from gateway.config.checks.common import WITHOUT_BODY, ResolvedRoute, Warnings
+from gateway.config.checks.common import WITHOUT_BODY, Findings, ResolvedRoute
 from gateway.config.checks.rules import check_caller, check_rules, lookup_bound
 from gateway.config.checks.upstreams import unknown_upstream
 from gateway.config.mistakes import Place
@@ -23,7 +23,6 @@ from gateway.config.names import (
     UPSTREAM,
     WEBHOOK,
 )
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.policy import ForwardKey, Mode, OnUnknown, Policy
 from gateway.core.reconcile.placeholders import PRINCIPAL
@@ -37,60 +36,60 @@ _OWN_KEYS = "write `forward_key: derived`, which gives each caller keys of its o
 _MUST = "the upstream must deduplicate by key, for longer than the recovery may take: else an operation runs twice"
 
 
-def check_recovery(reader: Reader, root: Section, routes: Sequence[ResolvedRoute]) -> None:
-    _check_keys(reader, root)
+def check_recovery(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
+    yield from _check_keys(root)
     for one in routes:
         if one.guard is None:
             continue
         section, policy = one.guard
         reconcile = section.sub(POLICY.reconcile)
-        _check_reexecution(reader, root, one, section, policy)
+        yield from _check_reexecution(root, one, section, policy)
         if reconcile.sound(PROBE.probe):
-            _check_probe(reader, root, one, reconcile, policy)
-            _check_pace(reader, reconcile, policy.reconcile.pace)
-        check_caller(reader, section, policy)
+            yield from _check_probe(root, one, reconcile, policy)
+            yield from _check_pace(reconcile, policy.reconcile.pace)
+        yield from check_caller(section, policy)
 
 
-def _check_keys(reader: Reader, root: Section) -> None:
+def _check_keys(root: Section) -> Findings:
     given = root.sound(ENCRYPTION_KEYS.encryption_key) and root.get(ENCRYPTION_KEYS.encryption_key) is not None
     if given and find_spec("cryptography") is None:
-        reader.report(root.place_of(ENCRYPTION_KEYS.encryption_key), "needs cryptography: pip install 'idempotency-gateway[sealing]'")
+        yield root.place_of(ENCRYPTION_KEYS.encryption_key), "needs cryptography: pip install 'idempotency-gateway[sealing]'"
     for former in (ENCRYPTION_KEYS.former_encryption_keys, ENCRYPTION_KEYS.former_encryption_key_files):
         if root.sound(ENCRYPTION_KEYS.encryption_key, former) and root.get(former) and not given:
-            reader.report(root.place_of(former), "needs `encryption_key`: former ones open what is there, and encrypt nothing new")
+            yield root.place_of(former), "needs `encryption_key`: former ones open what is there, and encrypt nothing new"
 
 
-def _check_reexecution(reader: Reader, root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> None:
+def _check_reexecution(root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
     if policy.on_unknown is not OnUnknown.REEXECUTE:
         return
     place = section.place_of(POLICY.on_unknown)
-    _check_time_limit(reader, root, one, place, "reexecute")
+    yield from _check_time_limit(root, one, place, "reexecute")
     if policy.forward_key is ForwardKey.NONE:
-        reader.report(place, f"reexecute needs an upstream that deduplicates by key, and {NEVER_SEEN}")
+        yield place, f"reexecute needs an upstream that deduplicates by key, and {NEVER_SEEN}"
     if isinstance(policy.reconcile.probe, Cancel):
-        reader.report(place, "reexecute runs again what `probe: cancel` makes sure never happens; choose one of them")
+        yield place, "reexecute runs again what `probe: cancel` makes sure never happens; choose one of them"
 
 
-def _check_probe(reader: Reader, root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> None:
+def _check_probe(root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
     place = section.place_of(PROBE.probe)
     match policy.reconcile.probe:
         case Lookup() | Cancel() as probe:
-            require_time_limit(reader, root, one, place, f"`probe: {section.get(PROBE.probe)}`")
-            _check_request(reader, root, section, policy, probe)
-            _check_verdicts(reader, section, policy, probe)
+            yield from require_time_limit(root, one, place, f"`probe: {section.get(PROBE.probe)}`")
+            yield from _check_request(root, section, policy, probe)
+            yield from _check_verdicts(section, policy, probe)
         case Resend():
-            _refuse_fields(reader, section, "sends the original request again")
+            yield from _refuse_fields(section, "sends the original request again")
             if root.sound(ENCRYPTION_KEYS.encryption_key) and root.get(ENCRYPTION_KEYS.encryption_key) is None:
-                reader.report(place, "resend keeps each request until its outcome is known, and only encrypted: it needs `encryption_key`")
+                yield place, "resend keeps each request until its outcome is known, and only encrypted: it needs `encryption_key`"
             if policy.forward_key is ForwardKey.NONE:
-                reader.report(place, f"resend needs an upstream that deduplicates by key, and {NEVER_SEEN}")
+                yield place, f"resend needs an upstream that deduplicates by key, and {NEVER_SEEN}"
         case Manual():
-            _refuse_fields(reader, section, "asks nobody")
+            yield from _refuse_fields(section, "asks nobody")
         case _:
             assert_never(policy.reconcile.probe)
 
 
-def _refuse_fields(reader: Reader, section: Section, does: str) -> None:
+def _refuse_fields(section: Section, does: str) -> Findings:
     """What only lookup and cancel use. What `defaults` have for these is nobody's mistake where a route chooses another
     probe.
     """
@@ -99,10 +98,10 @@ def _refuse_fields(reader: Reader, section: Section, does: str) -> None:
         place = section.place_of(field)
         if section.given(field) and (chosen or not _in_defaults(place)):
             words = f"`probe: {section.get(PROBE.probe)}` {does}"
-            reader.report(place, f"{words}; remove this, or write `probe: lookup` or `probe: cancel`")
+            yield place, f"{words}; remove this, or write `probe: lookup` or `probe: cancel`"
 
 
-def require_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place: Place, what: str) -> None:
+def require_time_limit(root: Section, one: ResolvedRoute, place: Place, what: str) -> Findings:
     """Whoever concludes that something did not happen must know when it no longer can: no default is good enough for
     that.
     """
@@ -111,13 +110,13 @@ def require_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place:
     if upstream is None or not root.sound(CONFIG.upstreams):
         return
     if upstream.given(UPSTREAM.max_execution):
-        _check_time_limit(reader, root, one, place, what)
+        yield from _check_time_limit(root, one, place, what)
         return
     words = f"{what} needs `upstreams.{name}.max_execution`, written out: until that long after an attempt it may still be running there"
-    reader.report(place, f"{words}, and nothing is concluded from its absence")
+    yield place, f"{words}, and nothing is concluded from its absence"
 
 
-def _check_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place: Place, what: str) -> None:
+def _check_time_limit(root: Section, one: ResolvedRoute, place: Place, what: str) -> Findings:
     """The gateway itself gives an exchange `timeouts.total`: one that may take so long has not surely ended before."""
     name = one.route.upstream
     upstream = root.by_name(CONFIG.upstreams).get(name)
@@ -130,82 +129,82 @@ def _check_time_limit(reader: Reader, root: Section, one: ResolvedRoute, place: 
     if limit < total:
         words = f"{what} rests on `upstreams.{name}.max_execution` ({format_duration(limit)}), which is shorter than its `timeouts.total`"
         running = f"({format_duration(total)}): an operation that may take so long could still be running"
-        reader.report(place, f"{words} {running}; raise the one or lower the other")
+        yield place, f"{words} {running}; raise the one or lower the other"
 
 
-def _check_request(reader: Reader, root: Section, section: Section, policy: Policy, probe: Lookup | Cancel) -> None:
+def _check_request(root: Section, section: Section, policy: Policy, probe: Lookup | Cancel) -> Findings:
     if probe.upstream is not None and (unknown := unknown_upstream(probe.upstream, root)) is not None:
-        reader.report(section.place_of(PROBE.upstream), unknown)
+        yield section.place_of(PROBE.upstream), unknown
     request = section.sub(PROBE.request)
     if request.broken or request.lost:
         return
     if not request.has(REQUEST.path):
-        reader.report(request.place_of(REQUEST.path), "is required: what is asked for, as in /v1/charges?idempotency_key={key}")
+        yield request.place_of(REQUEST.path), "is required: what is asked for, as in /v1/charges?idempotency_key={key}"
         return
     lower = [name.lower() for name, _ in probe.request.headers]
     for name, _ in request.get(REQUEST.headers_file):
         if lower.count(name.lower()) > 1:
-            reader.report(request.place_of(REQUEST.headers_file), f"`{name}` is in `headers` too; keep one of them")
-    if not section.sound(RECONCILE.capture) or not _check_headers(reader, request, probe.request):
+            yield request.place_of(REQUEST.headers_file), f"`{name}` is in `headers` too; keep one of them"
+    if not section.sound(RECONCILE.capture):
+        return
+    if (bad := _bad_header(probe.request)) is not None:
+        words = "holds something in braces that is no placeholder, or none that may stand there"
+        yield request.place_of(REQUEST.headers), f"the value of `{bad}` {words}; there are {{key}}, {{captured.NAME}}"
         return
     try:
         check_template(probe.request, captured_names(policy))
     except ValueError as problem:
-        reader.report(request.place, str(problem))
+        yield request.place, str(problem)
         return
     placeholders = placeholders_of(probe.request)
     if not placeholders - {PRINCIPAL}:
-        reader.report(request.place, "asks the same of every operation: name which one is meant, by {key} or {captured.NAME}")
+        yield request.place, "asks the same of every operation: name which one is meant, by {key} or {captured.NAME}"
     if policy.forward_key is ForwardKey.NONE and OWN_KEY in placeholders:
-        reader.report(request.place, f"asks by {{key}}, and {NEVER_SEEN}; ask by a captured value")
+        yield request.place, f"asks by {{key}}, and {NEVER_SEEN}; ask by a captured value"
 
 
-def _check_headers(reader: Reader, request: Section, template: RequestTemplate) -> bool:
-    """Whether the placeholders in header values are good. What is wrong with one is not repeated: it may be a part of a
-    secret.
-    """
+def _bad_header(template: RequestTemplate) -> str | None:
+    """The first header field of which the placeholders are not good. What is wrong is not told: it may be a part of a secret."""
     for name, value in template.headers:
         try:
             placeholders_of(replace(template, headers=((name, value),), target="/", body=None))
         except ValueError:
-            words = "holds something in braces that is no placeholder, or none that may stand there"
-            reader.report(request.place_of(REQUEST.headers), f"the value of `{name}` {words}; there are {{key}}, {{captured.NAME}}")
-            return False
-    return True
+            return name
+    return None
 
 
-def _check_verdicts(reader: Reader, section: Section, policy: Policy, probe: Lookup | Cancel) -> None:
+def _check_verdicts(section: Section, policy: Policy, probe: Lookup | Cancel) -> Findings:
     if not section.sound(PROBE.rules):
         return
     place, rules = section.place_of(PROBE.rules), section.each(PROBE.rules)
     if not rules:
-        reader.report(place, "is required: what the answer means, as in [{status: [200], verdict: executed}]")
+        yield place, "is required: what the answer means, as in [{status: [200], verdict: executed}]"
         return
     if section.sound(RECONCILE.capture):
-        check_rules(reader, rules, probe.rules, captured_names(policy), event=False)
+        yield from check_rules(rules, probe.rules, captured_names(policy), event=False)
     needed, why = (
         (Verdict.EXECUTED, "what was executed would never be found")
         if isinstance(probe, Lookup)
         else (Verdict.NOT_EXECUTED, "what was cancelled would never be free for a retry")
     )
     if all(rule.verdict is not needed for rule in probe.rules) and all(one.sound(RULE.verdict) for one in rules):
-        reader.report(place, f"no rule says {needed}: {why}")
+        yield place, f"no rule says {needed}: {why}"
 
 
-def _check_pace(reader: Reader, section: Section, pace: Pace) -> None:
+def _check_pace(section: Section, pace: Pace) -> Findings:
     if not section.sound(PACE.looks, PACE.apart, PACE.first, PACE.longest, PACE.attempts, PACE.max_age):
         return
     if pace.attempts < pace.looks:
         place = section.place_of(PACE.attempts, PACE.looks)
-        reader.report(place, f"attempts ({pace.attempts}) are fewer than looks ({pace.looks}): they could never agree")
+        yield place, f"attempts ({pace.attempts}) are fewer than looks ({pace.looks}): they could never agree"
     if pace.longest < pace.first:
         place = section.place_of(PACE.longest, PACE.first)
-        reader.report(place, f"longest ({format_duration(pace.longest)}) is shorter than first ({format_duration(pace.first)})")
+        yield place, f"longest ({format_duration(pace.longest)}) is shorter than first ({format_duration(pace.first)})"
     least = pace.apart * (pace.looks - 1)
     if least >= pace.max_age:
         place = section.place_of(PACE.max_age, PACE.apart)
         words = f"{pace.looks} looks that are {format_duration(pace.apart)} apart take {format_duration(least)}"
-        reader.report(place, f"{words}, and max_age is {format_duration(pace.max_age)}: they could never agree")
+        yield place, f"{words}, and max_age is {format_duration(pace.max_age)}: they could never agree"
 
 
 def _in_defaults(place: Place) -> bool:
@@ -217,7 +216,7 @@ def captured_names(policy: Policy) -> frozenset[str]:
     return frozenset(name for name, _ in policy.reconcile.capture)
 
 
-def warn_of_recovery(routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_recovery(routes: Sequence[ResolvedRoute]) -> Findings:
     guarded = [(one, *one.guard) for one in routes if one.guard is not None]
     yield from _warn_of_observed([(section, policy) for _, section, policy in guarded])
     for one, section, policy in guarded:
@@ -228,7 +227,7 @@ def warn_of_recovery(routes: Sequence[ResolvedRoute]) -> Warnings:
         yield from _warn_of_capture(one, section, policy)
 
 
-def _warn_of_observed(guarded: Sequence[tuple[Section, Policy]]) -> Warnings:
+def _warn_of_observed(guarded: Sequence[tuple[Section, Policy]]) -> Findings:
     """From `defaults`, it may serve another route that enforces."""
     for field in (POLICY.reconcile, POLICY.webhook):
         given = [(section.place_of(field), policy) for section, policy in guarded if section.given(field)]
@@ -239,14 +238,14 @@ def _warn_of_observed(guarded: Sequence[tuple[Section, Policy]]) -> Warnings:
                 yield place, "has no effect with `mode: observe`: nobody looks for what became of an observed request"
 
 
-def _warn_of_repetition(section: Section, policy: Policy) -> Warnings:
+def _warn_of_repetition(section: Section, policy: Policy) -> Findings:
     if isinstance(policy.reconcile.probe, Resend):
         yield section.sub(POLICY.reconcile).place_of(PROBE.probe), f"resend: {_MUST}"
     if policy.on_unknown is OnUnknown.REEXECUTE:
         yield section.place_of(POLICY.on_unknown), f"reexecute: {_MUST}"
 
 
-def _warn_of_looks(section: Section, policy: Policy) -> Warnings:
+def _warn_of_looks(section: Section, policy: Policy) -> Findings:
     probe, pace = policy.reconcile.probe, policy.reconcile.pace
     if isinstance(probe, Lookup) and pace.looks == 1 and any(rule.verdict is Verdict.NOT_EXECUTED for rule in probe.rules):
         yield section.place_of(PACE.looks), "1: a lookup that lags behind for once would be believed, and the operation run again"
@@ -256,7 +255,7 @@ def _warn_of_looks(section: Section, policy: Policy) -> Warnings:
                 yield section.place_of(field), "has no effect with `probe: manual`"
 
 
-def _warn_of_absence(section: Section, policy: Policy) -> Warnings:
+def _warn_of_absence(section: Section, policy: Policy) -> Findings:
     """Of an event that cannot be said: it is signed, and the provider's own."""
     probe = policy.reconcile.probe
     if not isinstance(probe, Lookup | Cancel):
@@ -268,7 +267,7 @@ def _warn_of_absence(section: Section, policy: Policy) -> Warnings:
             yield one.place_of(RULE.when), f"{words}; name the `status`, or something that must be there"
 
 
-def _warn_of_shared_keys(section: Section, policy: Policy) -> Warnings:
+def _warn_of_shared_keys(section: Section, policy: Policy) -> Findings:
     """Where callers are told apart here, and have the same keys at the upstream."""
     if not policy.principal or policy.forward_key is not ForwardKey.AS_RECEIVED:
         return
@@ -288,7 +287,7 @@ def _warn_of_shared_keys(section: Section, policy: Policy) -> Warnings:
         )
 
 
-def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> Warnings:
+def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
     if not policy.reconcile.capture:
         return
     place = section.sub(POLICY.reconcile).place_of(RECONCILE.capture)

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from gateway.config.checks.common import ResolvedRoute, Warnings
+from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.checks.policy import identity
 from gateway.config.checks.upstreams import unknown_upstream
 from gateway.config.model import UpstreamConfig
 from gateway.config.names import CONFIG, DRAIN, POLICY, ROUTE, TIMEOUTS, UPSTREAM
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.kinds import did_you_mean
 from gateway.core.policy import Policy
@@ -20,24 +19,24 @@ METHODS = frozenset(
 """Registered methods (IANA HTTP Method Registry) that an API may use: those of HTTP itself, QUERY and WebDAV's."""
 
 
-def check_routes(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
-    _check_ids(reader, routes)
+def check_routes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> Findings:
+    yield from _check_ids(routes)
     for one in routes:
         if one.section.sound(ROUTE.upstream) and (unknown := unknown_upstream(one.route.upstream, root)):
-            reader.report(one.section.place_of(ROUTE.upstream), unknown)
-    _check_scopes(reader, routes)
-    _check_drain(reader, root, upstreams, routes)
+            yield one.section.place_of(ROUTE.upstream), unknown
+    yield from _check_scopes(routes)
+    yield from _check_drain(root, upstreams, routes)
 
 
-def _check_ids(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
+def _check_ids(routes: Sequence[ResolvedRoute]) -> Findings:
     seen: dict[str, ResolvedRoute] = {}
     for one in routes:
         if one.section.sound(ROUTE.id) and (first := seen.setdefault(one.route.id, one)) is not one:
             line = first.section.place_of(ROUTE.id).line
-            reader.report(one.section.place_of(ROUTE.id), f"duplicate route id `{one.route.id}` (first in line {line})")
+            yield one.section.place_of(ROUTE.id), f"duplicate route id `{one.route.id}` (first in line {line})"
 
 
-def _check_scopes(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
+def _check_scopes(routes: Sequence[ResolvedRoute]) -> Findings:
     """Records of one scope must not depend on the route that made them."""
     seen: dict[str, tuple[ResolvedRoute, Policy]] = {}
     for one in routes:
@@ -49,10 +48,10 @@ def _check_scopes(reader: Reader, routes: Sequence[ResolvedRoute]) -> None:
         if identity(other) != identity(policy):
             place = section.place_of(POLICY.scope) if section.given(POLICY.scope) else one.section.place_of(ROUTE.id)
             words = f"the scope `{policy.scope}` has another principal or other key settings in route `{first.route.id}`"
-            reader.report(place, f"{words} (line {first.section.place.line}); a scope means one thing")
+            yield place, f"{words} (line {first.section.place.line}); a scope means one thing"
 
 
-def _check_drain(reader: Reader, root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> None:
+def _check_drain(root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> Findings:
     drain, sections = root.sub(CONFIG.drain), root.by_name(CONFIG.upstreams)
     longest, what = 0.0, ""
     for one in routes:
@@ -69,10 +68,10 @@ def _check_drain(reader: Reader, root: Section, upstreams: Mapping[str, Upstream
     timeout = drain.get(DRAIN.timeout)
     if timeout < longest and drain.sound(DRAIN.timeout) and root.sound(CONFIG.upstreams):
         words = f"{format_duration(timeout)} is too short for {what}; make it at least {format_duration(longest)}"
-        reader.report(drain.place_of(DRAIN.timeout), words)
+        yield drain.place_of(DRAIN.timeout), words
 
 
-def warn_of_routes(routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_routes(routes: Sequence[ResolvedRoute]) -> Findings:
     for one in routes:
         for method in sorted(one.route.methods - METHODS):
             words = f"`{method}` is not a registered HTTP method{did_you_mean(method, METHODS)}"

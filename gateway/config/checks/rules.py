@@ -4,9 +4,9 @@ caller's own.
 
 from collections.abc import Collection, Iterable, Sequence
 
+from gateway.config.checks.common import Findings
 from gateway.config.mistakes import Place
 from gateway.config.names import CONDITION, POLICY, PROBE, RULE, WEBHOOK
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.policy import BasicPrincipal, ForwardKey, HeaderPrincipal, Policy, PrincipalSource
 from gateway.core.reconcile.placeholders import CAPTURED, PRINCIPAL, REQUEST_ID
@@ -26,7 +26,7 @@ _LEAK = "a client may write another caller's, and would get that one's answer"
 _BELIEVE = "write `caller_bound: upstream` if no caller can name another's"
 
 
-def check_rules(reader: Reader, sections: Sequence[Section], rules: Sequence[Rule], captured: Collection[str], *, event: bool) -> None:
+def check_rules(sections: Sequence[Section], rules: Sequence[Rule], captured: Collection[str], *, event: bool) -> Findings:
     """`sections` and `rules` belong together, one by one; `captured` are the names that placeholders may use. `event`:
     of a webhook.
     """
@@ -35,16 +35,16 @@ def check_rules(reader: Reader, sections: Sequence[Section], rules: Sequence[Rul
             continue
         covering = next((at for at, earlier in enumerate(rules[:index]) if covers(earlier, rule)), None)
         if covering is not None:
-            reader.report(section.place, f"never applies: all that it takes goes to rule {covering + 1}; put this one first, or remove it")
+            yield section.place, f"never applies: all that it takes goes to rule {covering + 1}; put this one first, or remove it"
         if event and rule.statuses:
-            reader.report(section.place_of(RULE.statuses), "an event has no status; say with `when` which events are meant")
+            yield section.place_of(RULE.statuses), "an event has no status; say with `when` which events are meant"
             continue
         for one, condition in zip(section.each(RULE.when), rule.when, strict=True):
             named = str(condition.values[0]) if condition.test is Test.SAME_AS and condition.values else ""
             if named.startswith(CAPTURED) and named.removeprefix(CAPTURED) not in captured:
-                reader.report(one.place_of(CONDITION.same_as), f"`{{{named}}}` is not captured; name it in `reconcile.capture`")
-        _check_verdict(reader, section, rule, event=event)
-        _check_answer(reader, section, rule, captured, event=event)
+                yield one.place_of(CONDITION.same_as), f"`{{{named}}}` is not captured; name it in `reconcile.capture`"
+        yield from _check_verdict(section, rule, event=event)
+        yield from _check_answer(section, rule, captured, event=event)
 
 
 def covers(earlier: Rule, later: Rule) -> bool:
@@ -53,55 +53,55 @@ def covers(earlier: Rule, later: Rule) -> bool:
     return statuses and set(map(repr, earlier.when)) <= set(map(repr, later.when))
 
 
-def _check_verdict(reader: Reader, section: Section, rule: Rule, *, event: bool) -> None:
+def _check_verdict(section: Section, rule: Rule, *, event: bool) -> Findings:
     place = section.place_of(RULE.verdict)
     if rule.verdict is Verdict.NOT_YET_KNOWN or rule.when:
         return
     if not rule.statuses:
         what = "any event at all" if event else "any answer at all, an error or a login page too,"
         remedy = "`when`" if event else "`status` or `when`"
-        reader.report(place, f"{what} would mean {rule.verdict}; say with {remedy} which ones do")
+        yield place, f"{what} would mean {rule.verdict}; say with {remedy} which ones do"
     elif silent := sorted(rule.statuses & _SAYS_NOTHING):
         words = f"{silent[0]} says that the question was not answered, and nothing about the operation"
         remedy = "leave it out (it is not yet known then), or say with `when` what its body has"
-        reader.report(section.place_of(RULE.statuses), f"{words}; {remedy}")
+        yield section.place_of(RULE.statuses), f"{words}; {remedy}"
 
 
-def _check_answer(reader: Reader, section: Section, rule: Rule, captured: Collection[str], *, event: bool) -> None:
+def _check_answer(section: Section, rule: Rule, captured: Collection[str], *, event: bool) -> Findings:
     place = section.place_of(RULE.answer)
     if rule.verdict is not Verdict.EXECUTED:
         if section.given(RULE.answer):
-            reader.report(place, f"an answer is that of an executed operation, and this rule says {rule.verdict}; remove it")
+            yield place, f"an answer is that of an executed operation, and this rule says {rule.verdict}; remove it"
         return
     if section.sub(RULE.answer).broken:
         return
     try:
         check_plan(rule.answer, captured, event=event)
     except ValueError as problem:
-        reader.report(place, str(problem))
+        yield place, str(problem)
 
 
-def check_caller(reader: Reader, section: Section, policy: Policy) -> None:
-    """Report where a captured value, or a request's id, which a client may choose too, alone finds an operation; and
+def check_caller(section: Section, policy: Policy) -> Findings:
+    """Where a captured value, or a request's id, which a client may choose too, alone finds an operation; and
     where `{principal}` has no value that may be kept.
     """
     reconcile, webhook = section.sub(POLICY.reconcile), section.sub(POLICY.webhook)
     if policy.keeps_principal and section.sound(POLICY.principal) and section.has(POLICY.principal):
         why = _unnameable(policy)
         if why is not None:
-            reader.report(section.place_of(POLICY.principal), f"`{{principal}}` is asked for, and {why}")
+            yield section.place_of(POLICY.principal), f"`{{principal}}` is asked for, and {why}"
             return
     if not policy.principal:
         return
     if reconcile.sound(PROBE.request) and _readable(reconcile, PROBE.rules) and not lookup_bound(reconcile, policy):
-        _check_lookup(reader, reconcile.place_of(PROBE.request), policy)
+        yield from _check_lookup(reconcile.place_of(PROBE.request), policy)
     event = policy.webhook
     if event is None or event.by == OWN_KEY or event.caller_bound == "upstream" or _all_bound(event.rules):
         return
     if webhook.sound(WEBHOOK.by) and _readable(webhook, WEBHOOK.rules):
         words = f"finds the record by a value that the client chooses: {_LEAK}"
         remedy = "have the rules that say executed compare the event with who asked (`same_as: '{principal}'`)"
-        reader.report(webhook.place_of(WEBHOOK.by), f"{words}; {remedy}, or {_BELIEVE}")
+        yield webhook.place_of(WEBHOOK.by), f"{words}; {remedy}, or {_BELIEVE}"
 
 
 def _readable(section: Section, setting: object) -> bool:
@@ -120,12 +120,12 @@ def lookup_bound(reconcile: Section, policy: Policy) -> bool:
     return PRINCIPAL in asked or (OWN_KEY in asked and policy.forward_key is ForwardKey.DERIVED)
 
 
-def _check_lookup(reader: Reader, place: Place, policy: Policy) -> None:
+def _check_lookup(place: Place, policy: Policy) -> Findings:
     probe = policy.reconcile.probe
     assert isinstance(probe, Lookup | Cancel), "only these ask"
     if any(name.startswith(CAPTURED) or name == REQUEST_ID for name in _asked(probe)):
         remedy = "ask for `{principal}` too, or have the rules that say executed compare what was found with it (`same_as: '{principal}'`)"
-        reader.report(place, f"asks by a value that the client chooses: {_LEAK}; {remedy}, or {_BELIEVE}")
+        yield place, f"asks by a value that the client chooses: {_LEAK}; {remedy}, or {_BELIEVE}"
 
 
 def _asked(probe: Lookup | Cancel) -> frozenset[str]:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.addresses import Listener, UnixListener
-from gateway.config.checks.common import ResolvedRoute, Warnings, check_tls, warn_of_expiry
+from gateway.config.checks.common import Findings, ResolvedRoute, check_tls, warn_of_expiry
 from gateway.config.model import Targets
 from gateway.config.names import CONFIG, HEALTH, POLICY, TARGETS, TIMEOUTS, TLS_CLIENT, UPSTREAM
-from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.core.kinds import did_you_mean
 from gateway.core.units import format_duration
@@ -18,15 +17,15 @@ SHORT_STREAM = 60.0
 _HOST_WORDS = frozenset({"forward", "target"})
 
 
-def check_upstreams(reader: Reader, root: Section) -> None:
+def check_upstreams(root: Section) -> Findings:
     for section in root.by_name(CONFIG.upstreams).values():
         if section.lost:
             continue
         if section.sound(TARGETS.url, TARGETS.targets):
-            _check_given(reader, section)
-            _check_targets(reader, section, section.make(Targets).value())
+            yield from _check_given(section)
+            yield from _check_targets(section, section.make(Targets).value())
         if section.given(UPSTREAM.tls):
-            _check_tls(reader, section.sub(UPSTREAM.tls))
+            yield from _check_tls(section.sub(UPSTREAM.tls))
 
 
 def unknown_upstream(name: str, root: Section) -> str | None:
@@ -37,30 +36,30 @@ def unknown_upstream(name: str, root: Section) -> str | None:
     return f"unknown upstream `{name}`{did_you_mean(name, names)}"
 
 
-def _check_given(reader: Reader, section: Section) -> None:
+def _check_given(section: Section) -> Findings:
     url, targets = section.given(TARGETS.url), section.given(TARGETS.targets)
     if url and targets:
-        reader.report(section.place_of(TARGETS.targets), "`url` is given too; keep one of them")
+        yield section.place_of(TARGETS.targets), "`url` is given too; keep one of them"
     elif not url and not targets:
-        reader.report(section.place_of(TARGETS.url), "is required (or `targets`, a list)")
+        yield section.place_of(TARGETS.url), "is required (or `targets`, a list)"
 
 
-def _check_targets(reader: Reader, section: Section, targets: Sequence[str]) -> None:
+def _check_targets(section: Section, targets: Sequence[str]) -> Findings:
     place = section.place_of(TARGETS.targets, TARGETS.url)
     seen: dict[str, str] = {}
     for target in targets:
         first = seen.setdefault(_meaning(target), target)
         if first is not target:
-            reader.report(place, f"{first} and {target} are one target; keep one of them")
+            yield place, f"{first} and {target} are one target; keep one of them"
     plain = [target for target in targets if not target.startswith("https://")]
     if plain and len(plain) < len(targets):
-        reader.report(place, f"{plain[0]} is not https:// while others are; the targets of one upstream are all https:// or none")
+        yield place, f"{plain[0]} is not https:// while others are; the targets of one upstream are all https:// or none"
     elif plain and section.given(UPSTREAM.tls):
-        reader.report(section.place_of(UPSTREAM.tls), f"needs https:// targets, and {plain[0]} is none")
+        yield section.place_of(UPSTREAM.tls), f"needs https:// targets, and {plain[0]} is none"
     sockets = [target for target in targets if target.startswith("unix:")]
     if sockets and section.get(UPSTREAM.host) == "target":
         message = f"{sockets[0]} has no host of its own; write forward, or a name such as api.example"
-        reader.report(section.place_of(UPSTREAM.host), message)
+        yield section.place_of(UPSTREAM.host), message
 
 
 def _meaning(target: str) -> str:
@@ -73,16 +72,16 @@ def _port(parts: SplitResult) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _check_tls(reader: Reader, tls: Section) -> None:
+def _check_tls(tls: Section) -> Findings:
     names = {"cert": TLS_CLIENT.cert_file, "key": TLS_CLIENT.key_file, "authorities": TLS_CLIENT.ca_file}
-    check_tls(reader, tls, ssl.PROTOCOL_TLS_CLIENT, **names)
+    yield from check_tls(tls, ssl.PROTOCOL_TLS_CLIENT, **names)
     alone = tls.get(TLS_CLIENT.cert_file) is None and tls.get(TLS_CLIENT.key_file) is not None
     if alone and tls.sound(TLS_CLIENT.cert_file, TLS_CLIENT.key_file):
         words = "a key without a certificate does nothing; name it in `cert_file`, or remove this"
-        reader.report(tls.place_of(TLS_CLIENT.key_file), words)
+        yield tls.place_of(TLS_CLIENT.key_file), words
 
 
-def warn_of_upstreams(root: Section, routes: Sequence[ResolvedRoute]) -> Warnings:
+def warn_of_upstreams(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     upstreams = root.by_name(CONFIG.upstreams)
     for section in upstreams.values():
         yield from _warn_of_upstream(section, root.get(CONFIG.listen))
@@ -97,7 +96,7 @@ def warn_of_upstreams(root: Section, routes: Sequence[ResolvedRoute]) -> Warning
                 yield one.guard[0].place_of(POLICY.stream), f"{words}; most take a minute or more"
 
 
-def _warn_of_upstream(section: Section, listen: Listener) -> Warnings:
+def _warn_of_upstream(section: Section, listen: Listener) -> Findings:
     if any(_is_own(target, listen) for target in section.make(Targets).value()):
         place = section.place_of(TARGETS.url, TARGETS.targets)
         yield place, f"is the gateway's own listener, {listen}: requests would go round in a circle"
@@ -112,7 +111,7 @@ def _warn_of_upstream(section: Section, listen: Listener) -> Warnings:
             yield health.place_of(HEALTH.circuit), "has no effect with `failures: 0`"
 
 
-def _warn_of_times(section: Section) -> Warnings:
+def _warn_of_times(section: Section) -> Findings:
     timeouts = section.sub(UPSTREAM.timeouts)
     total, first_byte = timeouts.get(TIMEOUTS.total), timeouts.get(TIMEOUTS.first_byte)
     if total < first_byte:
@@ -125,7 +124,7 @@ def _warn_of_times(section: Section) -> Warnings:
         yield section.place_of(UPSTREAM.slot_wait), words
 
 
-def _warn_of_tls(tls: Section) -> Warnings:
+def _warn_of_tls(tls: Section) -> Findings:
     if not tls.get(TLS_CLIENT.verify):
         words = "false: whoever sits between gateway and upstream can read and change everything"
         yield tls.place_of(TLS_CLIENT.verify), f"{words}; name the authority in `ca_file` instead"
