@@ -25,7 +25,7 @@ def usable_algorithms(path: str) -> frozenset[str]:
     """The algorithms for which a JWK Set has a key that verifies signatures. Raises FileError if it is none, or holds
     what is private.
     """
-    from gateway.principal.keys import read_key_set  # noqa: PLC0415 - it loads the cryptography that nobody else here needs
+    from gateway.principal.keys import read_key_set  # noqa: PLC0415 - it loads the cryptography, which nothing else here needs
 
     try:
         raw = read_local(path, MAX_FILE)

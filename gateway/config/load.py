@@ -40,8 +40,9 @@ def load(path: Path, env: Mapping[str, str]) -> Config:
 
 
 def load_admin(path: Path, env: Mapping[str, str]) -> tuple[Listener, bool]:
-    """The admin listener of a file, and whether it speaks TLS, and nothing else of it: for whoever asks after the
-    health of a gateway that runs, which a file that was changed since must not make look ill. Raises `ConfigErrors`.
+    """The admin listener of a file, and whether it speaks TLS. Raises `ConfigErrors`.
+
+    `health` asks a gateway that runs: a mistake elsewhere in a file that was changed since must not make it look ill.
     """
     root, reader = _tree(path), Reader(env, path.parent)
     entries = root.entries if isinstance(root, MapNode) else ()

@@ -90,7 +90,7 @@ class Reader:
                 return None
 
     def unusable(self, node: Node, place: Place) -> bool:
-        """Whether a node is of no use to anybody, which is reported."""
+        """Whether a node holds no value, or one that YAML alone allows; the reader reports it."""
         match node:
             case Unsupported(message=message):
                 self.report(place, message)

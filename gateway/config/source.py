@@ -1,8 +1,8 @@
 """YAML text -> a tree of nodes that know where they stand.
 
 Scalars are told apart as in the YAML 1.2 core schema: only `true` and `false` are flags, so `no`, `on` and `12:30` are
-text. Anchors and aliases are allowed; merge keys (`<<`) and tags are not. Duplicate keys stay in the tree: whoever
-reads a mapping knows its path and reports them.
+text. Anchors and aliases are allowed; merge keys (`<<`) and tags are not. Duplicate keys stay in the tree: the
+reader of a mapping knows its path and reports them.
 """
 
 import re

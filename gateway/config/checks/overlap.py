@@ -99,7 +99,7 @@ def _remedy(one: Route, guard: Route) -> str:
 
 
 def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> Findings:
-    """A key that comes with another method protects nothing, and nobody says so before it happens."""
+    """A key that comes with another method protects nothing, and only a test of that method would show it."""
     if not one.route.methods:
         return
     free = CHANGING - one.route.methods

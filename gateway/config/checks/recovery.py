@@ -90,9 +90,7 @@ def _check_probe(root: Section, one: ResolvedRoute, section: Section, policy: Po
 
 
 def _refuse_fields(section: Section, does: str) -> Findings:
-    """What only lookup and cancel use. What `defaults` have for these is nobody's mistake where a route chooses another
-    probe.
-    """
+    """What only lookup and cancel use. `defaults` may have these for routes that choose another probe."""
     chosen = section.given(PROBE.probe) and _in_defaults(section.place_of(PROBE.probe))
     for field in (PROBE.upstream, PROBE.request, PROBE.rules):
         place = section.place_of(field)
