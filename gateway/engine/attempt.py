@@ -16,25 +16,23 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 import asyncio
 import hashlib
 from dataclasses import replace
-from typing import assert_never
 
 from gateway.core import decision as core
-from gateway.core.decision import Doubt, Settlement, settlement_name
+from gateway.core.decision import Settlement, settlement_name
 from gateway.core.headers import Crossed, to_store
 from gateway.core.model import Lease, Record, RecordKey, Status
 from gateway.core.packing import INLINE
 from gateway.core.policy import Mode, OnUnknown
-from gateway.core.problems import Problem
 from gateway.core.upstream_answer import answer_fields, kept_for
-from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused, Relayed, Replayed, Reply
-from gateway.engine.failures import failed, status_in_doubt, tell_unreachable, unreachable
-from gateway.engine.outcome import Outcome, Response, as_core, label_of
+from gateway.engine.answers import Answer, Passed, Relayed, Replayed, Reply
+from gateway.engine.dependencies import Dependencies
+from gateway.engine.failures import tell_unreachable
+from gateway.engine.outcome import Outcome, Response, as_core, first_answer, label_of, unknown_answer
 from gateway.engine.relay import Relay
 from gateway.engine.request import GuardedRequest, to_send
 from gateway.engine.response_packing import recall
 from gateway.engine.settling import Settling
 from gateway.engine.signals import heard, wants_body
-from gateway.engine.tools import Tools
 from gateway.ports import (
     DoubtReason,
     InDoubt,
@@ -64,6 +62,7 @@ class Attempt:
 
     __slots__ = (
         "_crossed",
+        "_deps",
         "_duplicate",
         "_guard",
         "_lease",
@@ -72,7 +71,6 @@ class Attempt:
         "_settling",
         "_stopped",
         "_store_seconds",
-        "_tools",
         "_upstream_seconds",
         "_upstream_status",
         "executing",
@@ -80,13 +78,15 @@ class Attempt:
         "reply",
     )
 
-    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease, *, store_seconds: float = 0.0, duplicate: bool = False) -> None:
-        self._tools = tools
+    def __init__(
+        self, deps: Dependencies, request: GuardedRequest, lease: Lease, *, store_seconds: float = 0.0, duplicate: bool = False
+    ) -> None:
+        self._deps = deps
         self._request = request
         self._guard = request.guard
         self._lease = lease
         self.key: RecordKey = lease.key
-        self._settling = Settling(tools, request, lease)
+        self._settling = Settling(deps, request, lease)
         self._store_seconds = store_seconds
         self._duplicate = duplicate
         self._crossed = Crossed((), ())
@@ -100,11 +100,11 @@ class Attempt:
     async def run(self) -> None:
         """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
         try:
-            self._tools.keeper.hold(self._lease)
+            self._deps.keeper.hold(self._lease)
             outcome = NotSent(NotSentReason.SHUTTING_DOWN) if self._stopped else await self._execute()
             await self._settle(outcome)
         finally:
-            self._tools.keeper.drop(self._settling.lease)
+            self._deps.keeper.drop(self._settling.lease)
             if self._relay is not None:
                 self._relay.close()
             self.give_up()
@@ -117,17 +117,17 @@ class Attempt:
         """Leave `reply` done and the request closed, also if `run` was cancelled before its first step."""
         self._request.close()
         if not self.reply.done():
-            self._answer(self._unknown_answer(None), None)
+            self._answer(unknown_answer(None, self._lease, self._guard.policy), None)
 
     # ---- execute
 
     async def _execute(self) -> Outcome:
         """Send once and read the whole answer. A stop of the process while the upstream works is a doubt like any other."""
-        tools, guard = self._tools, self._guard
-        started = tools.clock.boottime()
+        deps, guard = self._deps, self._guard
+        started = deps.clock.boottime()
         self.executing = True
         try:
-            if not (tools.meanings.held(guard.policy) or guard.observes):
+            if not (deps.meanings.held(guard.policy) or guard.observes):
                 await self._confirm_scope()
             response = await guard.upstream.send(self._to_send(), self._trusted)
             try:
@@ -136,29 +136,29 @@ class Attempt:
             finally:
                 response.close()
         except NotSent as failure:
-            tell_unreachable(tools.observer, guard.upstream_name, failure)
+            tell_unreachable(deps.observer, guard.upstream_name, failure)
             return failure
         except InDoubt as failure:
             return failure
         except asyncio.CancelledError:
             return InDoubt(DoubtReason.GATEWAY_STOPPED)
         except Exception as error:  # a defect of ours must end in doubt, never in a record that nobody settles
-            tools.observer.background_failed("attempt", error)
+            deps.observer.background_failed("attempt", error)
             return InDoubt(DoubtReason.GATEWAY_ERROR)
         finally:
             self.executing = False
             self._request.close()
-            self._upstream_seconds = tools.clock.boottime() - started
-            tools.observer.upstream_answered(guard.route_id, self._upstream_status, self._upstream_seconds)
+            self._upstream_seconds = deps.clock.boottime() - started
+            deps.observer.upstream_answered(guard.route_id, self._upstream_status, self._upstream_seconds)
 
     def _trusted(self) -> bool:
         """The fence."""
-        return self._tools.keeper.trusted(self._lease)
+        return self._deps.keeper.trusted(self._lease)
 
     async def _confirm_scope(self) -> None:
         """The record is there; so nobody gives its scope another meaning from now on, unless somebody has before. Raises `NotSent`."""
         try:
-            confirmed = await self._tools.meanings.confirm(self._guard.policy)
+            confirmed = await self._deps.meanings.confirm(self._guard.policy)
         except StoreUnavailable:
             confirmed = False
         if not confirmed:
@@ -177,7 +177,7 @@ class Attempt:
     async def _read(self, response: UpstreamResponse) -> Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
         guard, policy, method = self._guard, self._guard.policy, self._request.method
-        crossed = answer_fields(method, response.status, response.headers, guard.removed, self._tools.clock.http_date())
+        crossed = answer_fields(method, response.status, response.headers, guard.removed, self._deps.clock.http_date())
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
         stream = policy.stream and response.content_length != 0 and method != "HEAD" and response.status not in {204, 304}
         whole = None if stream else await response.read(min(INLINE, policy.limits.response_body))
@@ -186,7 +186,7 @@ class Attempt:
             length, digest = len(whole), hashlib.sha256(whole).digest()
         else:
             self._crossed = crossed
-            self._relay = self._settling.relay = relay = Relay(self._tools.memory, self._tools.observer, self._relayed)
+            self._relay = self._settling.relay = relay = Relay(self._deps.memory, self._deps.observer, self._relayed)
             length, digest = await relay.read(response, policy.limits.response_body, stream=policy.stream)
             body = relay.spool if length <= policy.limits.response_body else None
         own = Response(response.status, response.reason, crossed.to_client, crossed.to_store, body, length, digest)
@@ -199,12 +199,12 @@ class Attempt:
         whole: bytes | None = None
         if own.body is not None and wants_body(self._request, response.status, own.length):
             whole = own.body if isinstance(own.body, bytes) else await self._whole(own.length)
-        said = await heard(self._tools, self._request, self._lease.earlier, response, whole)
+        said = await heard(self._deps, self._request, self._lease.earlier, response, whole)
         own.hinted = said.outcome
         if said.answer is None:
             return own
         there = said.answer
-        headers = (*there.headers, (b"Date", self._tools.clock.http_date()))
+        headers = (*there.headers, (b"Date", self._deps.clock.http_date()))
         sent = tuple([field for field in headers if field[0].lower() != b"x-request-id"])
         body, length, digest = there.body, there.body_length, there.body_digest
         return Response(there.status, there.reason, sent, to_store(headers), body, length, digest, said.outcome, own.retention)
@@ -221,7 +221,7 @@ class Attempt:
     async def _settle(self, outcome: Outcome) -> None:
         policy, settling = self._guard.policy, self._settling
         settlement = core.settle(as_core(outcome), policy, self._lease.earlier)
-        answer = self._first_answer(outcome, settlement)
+        answer = first_answer(outcome, settlement, self._lease, policy)
         longest = policy.settle_timeout if policy.mode is Mode.ENFORCE else min(policy.settle_timeout, OBSERVED_PATIENCE)
         patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
         try:
@@ -232,17 +232,18 @@ class Attempt:
                 if isinstance(outcome, Response) and not self._relaying:
                     # Somebody else has settled it: what the record holds is the answer now, not ours.
                     patience.cancel()
-                    patience = asyncio.get_running_loop().call_later(longest, self._let_go, self._unknown_answer(outcome), None)
+                    unknown = unknown_answer(outcome, self._lease, policy)
+                    patience = asyncio.get_running_loop().call_later(longest, self._let_go, unknown, None)
                 transition = await settling.insist(settlement, outcome)
         finally:
             patience.cancel()
-        self._tools.observer.settled(self._guard.route_id, settlement_name(settlement), settlement.reason)
+        self._deps.observer.settled(self._guard.route_id, settlement_name(settlement), settlement.reason)
         if self._relay is not None and self._relay.relaying:
             self._tell_relayed(settlement)
         if transition in (Transition.DONE, Transition.ALREADY):  # a set would be made anew every time, and its enums hashed
             self._let_go(answer, settlement)
         else:
-            self._tools.observer.stale_write(settlement_name(settlement))
+            self._deps.observer.stale_write(settlement_name(settlement))
             if policy.mode is Mode.OBSERVE:
                 self._let_go(answer, settlement)  # the record is another's; the answer is this client's all the same
             else:
@@ -262,7 +263,7 @@ class Attempt:
         if self._relaying and self._relay is not None:
             self._relay.cut()
         try:
-            found = await self._tools.store.find(lease.key)
+            found = await self._deps.store.find(lease.key)
         except StoreUnavailable:
             found = None
         if found is not None and found.record_id != lease.record_id:
@@ -274,41 +275,16 @@ class Attempt:
     async def _answer_found(self, found: Record | None, outcome: Outcome) -> None:
         kept = None if found is None else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
-            body = await recall(self._tools, kept)
+            body = await recall(self._deps, kept)
             self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us), None)
         else:
-            self._answer(self._unknown_answer(outcome), None)
+            self._answer(unknown_answer(outcome, self._lease, self._guard.policy), None)
 
     # ---- answer
 
     @property
     def _relaying(self) -> bool:
         return self._relay is not None and self._relay.relaying
-
-    def _first_answer(self, outcome: Outcome, settlement: Settlement) -> Answer:
-        """Of a repetition that leaves the doubt, the client is told that nobody knows: a refusal would be taken for the operation's."""
-        match outcome:
-            case Response() if self._lease.reexecution and isinstance(settlement, Doubt):
-                return self._unknown_answer(outcome)
-            case Response():
-                return Passed(outcome.status, outcome.reason, outcome.headers, outcome.body or b"")
-            case NotSent():
-                return unreachable(outcome)
-            case InDoubt():
-                return self._unknown_answer(outcome)
-            case _:
-                assert_never(outcome)
-
-    def _unknown_answer(self, outcome: Outcome | None) -> Refused:
-        policy, cause = self._guard.policy, outcome.reason.value if isinstance(outcome, InDoubt) else None
-        if policy.mode is Mode.OBSERVE:
-            return failed(cause)
-        status = status_in_doubt(cause)
-        members = {"upstream_status": outcome.status} if isinstance(outcome, Response) else {}
-        if not policy.reconcilable:
-            return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause, members=members)
-        first_look = core.retry_after(self._settling.lease.duration + policy.max_execution)
-        return Refused(Problem.OUTCOME_UNKNOWN, status, retry_after=first_look, detail=LOOK_AGAIN, cause=cause, members=members)
 
     def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""

@@ -6,12 +6,10 @@ states. Everything that is not pure comes in as an argument, so that the whole e
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import AbstractContextManager
-from typing import NamedTuple, TypeAlias
 
 from gateway.core.decision import Claim, Decision, Gone, InProgress, Label, Lapse, Replay, decide
 from gateway.core.duplicates import Duplicates
-from gateway.core.model import Earlier, Fingerprint, Intent, Lease, Record, Status, Tombstone
+from gateway.core.model import Earlier, Fingerprint, Lease, Record, Status, Tombstone
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, OnStoreOutage
 from gateway.core.problems import Problem
@@ -19,80 +17,30 @@ from gateway.engine.answers import Refused, Replayed, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.attempts import Attempts
 from gateway.engine.decided import answer_to, label_of
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.intents import intent_of
 from gateway.engine.lost import LostReplies, LostReply
 from gateway.engine.request import GuardedRequest, content_of
 from gateway.engine.response_packing import recall
 from gateway.engine.sealed import seal
-from gateway.engine.tools import Tools
+from gateway.engine.search import Found, Search, Statement
 from gateway.engine.unprotected import forward_unprotected
-from gateway.engine.waiting import Place, Waiting
+from gateway.engine.waiting import Waiting
 from gateway.ports import StoreUnavailable, Swept
 
-ROUNDS = 3
-"""How often a request reserves again after another one was faster. Then somebody else is at it: `request-in-progress`."""
-
 ANOTHER_MEANING = "Whose keys these are is configured otherwise by now, and this gateway has not learnt of it."
-
-Found: TypeAlias = Lease | Record | Tombstone | Decision | None
-"""What a request knows of its key. None: nothing, or nothing any more, so it reserves. A `Lease` and a `Decision` end the search."""
-
-
-class Statement(NamedTuple):
-    """One reserve or claim on its way, and when it was sent."""
-
-    intent: Intent
-    sent: float
-
-
-class Search:
-    """How far one request is with its key. `place` is where it waits for another attempt; `mine`: of those who wait there, it is this one's
-    turn to do what one must do for all. `seen`: something was there. `executes`: the request belongs to an attempt.
-    """
-
-    __slots__ = ("_leave", "executes", "mine", "place", "rounds", "seen", "started", "statement")
-
-    def __init__(self, started: float) -> None:
-        self.started = started
-        self.statement: Statement | None = None
-        self.place: Place | None = None
-        self.mine = True
-        self.rounds = 0
-        self.seen = False
-        self.executes = False
-        self._leave: AbstractContextManager[Place] | None = None
-
-    def begin(self, statement: Statement) -> Intent:
-        """Another reserve is sent."""
-        self.statement = statement
-        self.rounds += 1
-        return statement.intent
-
-    def wait(self, at: AbstractContextManager[Place]) -> None:
-        """From now on it is this place that says what there is."""
-        self._leave, self.place = at, at.__enter__()
-
-    def leave(self) -> None:
-        """It waits no more."""
-        if self._leave is not None:
-            self._leave.__exit__(None, None, None)
-
-    @property
-    def over(self) -> bool:
-        """Whether others were faster as often as it is put up with."""
-        return self.place is None and self.rounds > ROUNDS
 
 
 class Engine:
     """Guards requests. One for each process; attempts and their background work are its own and end with `drain`."""
 
-    def __init__(self, tools: Tools, foreign: ForeignFingerprints) -> None:
-        self._tools = tools
+    def __init__(self, deps: Dependencies, foreign: ForeignFingerprints) -> None:
+        self._deps = deps
         self._foreign = foreign
-        self._attempts = Attempts(tools.clock, tools.observer, self._ended)
-        self._waiting = Waiting(tools.clock, tools.observer, tools.store.find, self._attempts.runs)
-        self._lost = LostReplies(tools)
+        self._attempts = Attempts(deps.clock, deps.observer, self._ended)
+        self._waiting = Waiting(deps.clock, deps.observer, deps.store.find, self._attempts.runs)
+        self._lost = LostReplies(deps)
 
     async def handle(self, request: GuardedRequest) -> Reply:
         """Answer one request. Raises nothing; a cancelled call leaves a running attempt alone.
@@ -100,10 +48,10 @@ class Engine:
         On a route that observes, it is forwarded whatever is decided about it, and recorded, so that a later one can be judged: the reply's
         label is the decision. The request is closed as soon as nobody needs its body.
         """
-        search = Search(self._tools.clock.boottime())
+        search = Search(self._deps.clock.boottime())
         guard = request.guard
         try:
-            if not guard.observes and self._tools.meanings.differs(guard.policy):
+            if not guard.observes and self._deps.meanings.differs(guard.policy):
                 return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=ANOTHER_MEANING))
             if (preparation := self._prepare(request)) is not None:
                 await preparation
@@ -114,7 +62,7 @@ class Engine:
                     continue
                 intent = search.begin(self._statement(request))
                 try:
-                    found = await self._tools.store.reserve(intent)
+                    found = await self._deps.store.reserve(intent)
                 except (StoreUnavailable, asyncio.CancelledError) as error:
                     found = await self._reply_lost(request, search.statement, error)
                 if search.place is not None:
@@ -143,15 +91,15 @@ class Engine:
         """The fingerprint of a large body is made off the event loop; where the route resends, the request is sealed."""
         guard, content = request.guard, content_of(request)
         fingerprint = guard.fingerprinter.fingerprint
-        request.meaning = await self._tools.offload(fingerprint, content) if large else fingerprint(content)
+        request.meaning = await self._deps.offload(fingerprint, content) if large else fingerprint(content)
         if guard.seals and not guard.observes:
-            await seal(self._tools, request)
+            await seal(self._deps, request)
 
     # ---- reserve and decide
 
     def _statement(self, request: GuardedRequest) -> Statement:
         """With a fresh owner token: a statement that was lost can then never be taken for another's."""
-        return Statement(intent_of(request, _meaning(request), self._tools.randomness.token()), self._tools.clock.boottime())
+        return Statement(intent_of(request, _meaning(request), self._deps.randomness.token()), self._deps.clock.boottime())
 
     async def _judge(self, request: GuardedRequest, found: Record | Tombstone, search: Search) -> Found:
         """Carry out what the core decides about what is there. None: reserve again."""
@@ -176,7 +124,7 @@ class Engine:
                 pass
             case _:
                 return decision
-        return await _next(found, search)
+        return await search.next(found)
 
     async def _comparable(self, request: GuardedRequest, found: Record) -> Fingerprint | None:
         return await self._foreign.comparable(content_of(request), _meaning(request), found.fingerprint)
@@ -184,7 +132,7 @@ class Engine:
     async def _claim(self, request: GuardedRequest, found: Record) -> Lease | None:
         statement = self._statement(request)
         try:
-            return await self._tools.store.claim(found, statement.intent)
+            return await self._deps.store.claim(found, statement.intent)
         except (StoreUnavailable, asyncio.CancelledError) as error:
             return await self._reply_lost(request, statement, error, claimed=found)
 
@@ -192,8 +140,8 @@ class Engine:
         """What the sweeper would do, found on the way: counted and logged like its own finds."""
         if not search.mine:
             return
-        if await self._tools.store.lapse(found):
-            self._tools.observer.swept([Swept(found.key, request.guard.route_id, found.request_id, found.attempt)])
+        if await self._deps.store.lapse(found):
+            self._deps.observer.swept([Swept(found.key, request.guard.route_id, found.request_id, found.attempt)])
         if search.place is not None:
             search.place.hurry()
 
@@ -238,12 +186,12 @@ class Engine:
     def _end(self, request: GuardedRequest, found: Lease | Decision, search: Search) -> Awaitable[Reply]:
         """Execute, or answer."""
         guard = request.guard
-        seconds = 0.0 if guard.observes else self._tools.clock.boottime() - search.started
+        seconds = 0.0 if guard.observes else self._deps.clock.boottime() - search.started
         if not isinstance(found, Lease):
             return self._answer(request, found, seconds)
         try:
             duplicate = guard.duplicates is not None and self._duplicate(request, guard.duplicates)
-            attempt = Attempt(self._tools, request, found, store_seconds=seconds, duplicate=duplicate)
+            attempt = Attempt(self._deps, request, found, store_seconds=seconds, duplicate=duplicate)
             self._attempts.begin(attempt, guards=not guard.observes)
         except BaseException:  # a defect of ours: nothing was sent under this lease, and nothing will be
             self._lost.take_back(LostReply(found, guard.retention, settled_by_stale=True, earlier=found.earlier))
@@ -253,7 +201,7 @@ class Engine:
 
     async def _answer(self, request: GuardedRequest, decision: Decision, store_seconds: float) -> Reply:
         if request.guard.observes:
-            return await forward_unprotected(self._tools, request, label_of(decision))
+            return await forward_unprotected(self._deps, request, label_of(decision))
         reply = await self._replay(decision) if isinstance(decision, Replay) else answer_to(decision)
         reply.store_seconds = store_seconds
         return reply
@@ -262,9 +210,9 @@ class Engine:
         """The stored answer. One that cannot be unpacked is told like a record that cannot be read: never guessed at, never run again."""
         response = decision.response
         try:
-            body = await recall(self._tools, response)
+            body = await recall(self._deps, response)
         except ValueError as error:
-            self._tools.observer.background_failed("replay", error)
+            self._deps.observer.background_failed("replay", error)
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
         found = decision.found
         answer = Replayed(response.status, response.reason, response.headers, body, found.request_id, found.expires_at_us)
@@ -275,10 +223,10 @@ class Engine:
         of an outage.
         """
         if request.guard.observes:
-            return await forward_unprotected(self._tools, request, Label.STORE_UNAVAILABLE)
+            return await forward_unprotected(self._deps, request, Label.STORE_UNAVAILABLE)
         if request.guard.policy.on_store_outage is OnStoreOutage.FORWARD and not self._asked(unavailable, search):
-            return await forward_unprotected(self._tools, request)
-        seconds = self._tools.clock.boottime() - search.started
+            return await forward_unprotected(self._deps, request)
+        seconds = self._deps.clock.boottime() - search.started
         return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=seconds)
 
     def _asked(self, unavailable: StoreUnavailable, search: Search) -> bool:
@@ -287,10 +235,10 @@ class Engine:
 
     def _duplicate(self, request: GuardedRequest, duplicates: Duplicates) -> bool:
         """Whether this caller has lately sent an equal request under another key: counted and told of, never deduplicated."""
-        digest, now = _meaning(request).digest, self._tools.clock.boottime()
+        digest, now = _meaning(request).digest, self._deps.clock.boottime()
         if not duplicates.seen(request.key.scope_id, digest, request.key.lookup_digest(), now):
             return False
-        self._tools.observer.duplicate_seen(request.guard.route_id, request.key_digest or "")
+        self._deps.observer.duplicate_seen(request.guard.route_id, request.key_digest or "")
         return True
 
     # ---- lifetimes
@@ -313,17 +261,6 @@ class Engine:
         self._attempts.stop()
         await asyncio.gather(self._attempts.quiet(grace), self._lost.drain(grace))
         return await self._attempts.give_up()
-
-
-async def _next(found: Record, search: Search) -> Found:
-    """What the next look finds. None: reserve, where nobody waits or the record is gone and it is this one's turn."""
-    if search.place is None:
-        return None
-    while (seen := await search.place.next()) is not None:
-        search.mine = seen.mine
-        if seen.found is not None or seen.mine:
-            return seen.found
-    return InProgress(found)
 
 
 def _meaning(request: GuardedRequest) -> Fingerprint:

@@ -16,9 +16,10 @@ from typing import TypeAlias
 from gateway.core.model import Lease, Record, Status, StoredResponse
 from gateway.core.policy import Mode, OnUnknown
 from gateway.core.reconcile.steps import may_complete, ran_twice
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.request import GuardedRequest
 from gateway.engine.response_packing import LARGE
-from gateway.engine.tools import Tools, until_answered
+from gateway.engine.retrying import until_answered
 from gateway.ports import Retention, Settled, StoreUnavailable, Transition
 from gateway.ports.reconciliation import Detail, Entry, Evidence, Fence, Reconciliation
 
@@ -35,7 +36,7 @@ class Late:
     written.
     """
 
-    tools: Tools
+    deps: Dependencies
     request: GuardedRequest
     lease: Lease
     status: int | None
@@ -44,11 +45,11 @@ class Late:
 
     async def insist(self) -> bool:
         """Whether the record holds this answer now. Waits for the authority as long as it takes."""
-        reconciliation = self.tools.reconciliation
+        reconciliation = self.deps.reconciliation
         if reconciliation is None or self.request.guard.policy.mode is Mode.OBSERVE:
             return False
         for _ in range(ROUNDS):
-            found = await until_answered(self.tools, lambda: self.tools.store.find(self.lease.key))
+            found = await until_answered(self.deps, lambda: self.deps.store.find(self.lease.key))
             if found is None:
                 return False
             if found.record_id != self.lease.record_id:
@@ -80,11 +81,11 @@ class Late:
             await self._tell(found)
 
     async def _tell(self, found: Record) -> None:
-        self.tools.observer.conflicting_execution(self.request.guard.route_id, self.request.request_id)
-        if self.tools.reconciliation is None:
+        self.deps.observer.conflicting_execution(self.request.guard.route_id, self.request.request_id)
+        if self.deps.reconciliation is None:
             return
         with contextlib.suppress(StoreUnavailable):
-            await self.tools.reconciliation.note(self.lease.key, found.record_id, Entry("attempt", "conflict", self._told()))
+            await self.deps.reconciliation.note(self.lease.key, found.record_id, Entry("attempt", "conflict", self._told()))
 
     def _holds(self, found: Record) -> bool:
         """Whether our statement's reply was lost, or somebody has found the same."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from gateway.core.model import Earlier, Intent, Lease, Status
-from gateway.engine.tools import Tools
+from gateway.engine.dependencies import Dependencies
 from gateway.ports import Retention, StoreUnavailable, Transition
 
 RELEASE_BACKOFF = 0.1
@@ -58,8 +58,8 @@ class _Pending:
 class LostReplies:
     """Confirms and takes back; one for each engine. The background work ends with `drain`, or when nothing is left."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
         self._pending: dict[bytes, _Pending] = {}
         self._worker: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -87,11 +87,11 @@ class LostReplies:
         return lease
 
     async def _renewed(self, lost: LostReply) -> Lease | None:
-        lease, store = lost.lease, self._tools.store
+        lease, store = lost.lease, self._deps.store
         found = await store.find(lease.key)
         if found is None or found.owner != lease.owner or found.status is not Status.IN_PROGRESS or not found.lease_live:
             return None
-        started = self._tools.clock.boottime()
+        started = self._deps.clock.boottime()
         if lease.owner not in await store.renew([lease]):
             return None
         return Lease(lease.key, found.record_id, lease.owner, found.attempt, started, lease.duration, lost.earlier)
@@ -100,8 +100,8 @@ class LostReplies:
         """Release it in the background: nothing was sent under it, and nothing will be."""
         if len(self._pending) >= PENDING_MAX:
             self._pending.pop(next(iter(self._pending)))
-            self._tools.observer.background_failed("take_back", OverflowError(f"more than {PENDING_MAX} reserves to take back"))
-        self._pending[lost.lease.owner] = _Pending(lost, self._tools.clock.boottime())
+            self._deps.observer.background_failed("take_back", OverflowError(f"more than {PENDING_MAX} reserves to take back"))
+        self._pending[lost.lease.owner] = _Pending(lost, self._deps.clock.boottime())
         self._news.set()
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._run())
@@ -109,7 +109,7 @@ class LostReplies:
     async def drain(self, limit: float) -> bool:
         """Ask once more for each that is left, then give it up, after `limit` seconds in any case. True if the store answered for all."""
         self._last_words = True
-        now = self._tools.clock.boottime()
+        now = self._deps.clock.boottime()
         for pending in self._pending.values():
             pending.due = now
         self._news.set()
@@ -126,7 +126,7 @@ class LostReplies:
         try:
             while self._pending:
                 self._news.clear()
-                now = self._tools.clock.boottime()
+                now = self._deps.clock.boottime()
                 due = [pending for pending in self._pending.values() if pending.due <= now][:AT_ONCE]
                 if due:
                     await asyncio.gather(*map(self._release, due))
@@ -139,7 +139,7 @@ class LostReplies:
             self._worker = None
 
     async def _release(self, pending: _Pending) -> None:
-        lost, clock = pending.lost, self._tools.clock
+        lost, clock = pending.lost, self._deps.clock
         lease = lost.lease
         try:
             seen = await self._released(lost)
@@ -155,10 +155,10 @@ class LostReplies:
         if over:
             self._pending.pop(lease.owner, None)
             return
-        pending.due = clock.boottime() + pending.backoff * (0.5 + self._tools.randomness.jitter())
+        pending.due = clock.boottime() + pending.backoff * (0.5 + self._deps.randomness.jitter())
         pending.backoff = min(lease.duration / 2, pending.backoff * 2)
 
     async def _released(self, lost: LostReply) -> Transition:
         if lost.earlier is Earlier.DOUBTED:
-            return (await self._tools.store.doubt(lost.lease, REPLY_LOST)).transition
-        return (await self._tools.store.release(lost.lease, REPLY_LOST, lost.retention)).transition
+            return (await self._deps.store.doubt(lost.lease, REPLY_LOST)).transition
+        return (await self._deps.store.release(lost.lease, REPLY_LOST, lost.retention)).transition

@@ -1,13 +1,16 @@
-"""What an attempt came to, as the engine has it: a whole response, or why there is none."""
+"""What an attempt came to, as the engine has it: a whole response, or why there is none; and what its client is told of it."""
 
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
-from gateway.core.decision import Label
+from gateway.core.decision import Doubt, Label, Settlement
 from gateway.core.headers import first
 from gateway.core.model import Headers, Lease, StoredResponse
-from gateway.core.policy import HintedOutcome
+from gateway.core.policy import HintedOutcome, Mode, Policy
+from gateway.core.problems import Problem
+from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused
+from gateway.engine.failures import failed, status_in_doubt, unreachable
 from gateway.ports import InDoubt, NotSent, Spool
 
 
@@ -55,3 +58,33 @@ def label_of(lease: Lease) -> Label:
     if lease.reexecution:
         return Label.REEXECUTE
     return Label.EXECUTE if lease.attempt == 1 else Label.EXECUTE_RETRY
+
+
+def first_answer(outcome: Outcome, settlement: Settlement, lease: Lease, policy: Policy) -> Answer:
+    """What the client is told of an attempt that settles so. Of a repetition that leaves the doubt, it is told that nobody knows: a refusal
+    would be taken for the operation's.
+    """
+    match outcome:
+        case Response() if lease.reexecution and isinstance(settlement, Doubt):
+            return unknown_answer(outcome, lease, policy)
+        case Response():
+            return Passed(outcome.status, outcome.reason, outcome.headers, outcome.body or b"")
+        case NotSent():
+            return unreachable(outcome)
+        case InDoubt():
+            return unknown_answer(outcome, lease, policy)
+        case _:
+            assert_never(outcome)
+
+
+def unknown_answer(outcome: Outcome | None, lease: Lease, policy: Policy) -> Refused:
+    """What the client is told where nobody knows what its attempt did. `outcome` None: that is not known, either."""
+    cause = outcome.reason.value if isinstance(outcome, InDoubt) else None
+    if policy.mode is Mode.OBSERVE:
+        return failed(cause)
+    status = status_in_doubt(cause)
+    members = {"upstream_status": outcome.status} if isinstance(outcome, Response) else {}
+    if not policy.reconcilable:
+        return Refused(Problem.OUTCOME_UNKNOWN, status, cause=cause, members=members)
+    first_look = core.retry_after(lease.duration + policy.max_execution)
+    return Refused(Problem.OUTCOME_UNKNOWN, status, retry_after=first_look, detail=LOOK_AGAIN, cause=cause, members=members)

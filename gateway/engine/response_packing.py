@@ -2,22 +2,22 @@
 
 from gateway.core.model import StoredResponse
 from gateway.core.packing import INLINE, PLAIN, packed, unpack
-from gateway.engine.tools import Tools
+from gateway.engine.dependencies import Dependencies
 from gateway.ports import Body
 
 LARGE = 1024 * 1024
 """A replayed body above this is moved to disk, since its client may be slow."""
 
 
-async def keep(tools: Tools, plain: StoredResponse) -> StoredResponse:
+async def keep(deps: Dependencies, plain: StoredResponse) -> StoredResponse:
     """The response as its record keeps it."""
     if plain.body is None or len(plain.body) <= INLINE:
         return packed(plain)
-    kept: StoredResponse = await tools.offload(packed, plain)
+    kept: StoredResponse = await deps.offload(packed, plain)
     return kept
 
 
-async def recall(tools: Tools, response: StoredResponse) -> bytes | Body:
+async def recall(deps: Dependencies, response: StoredResponse) -> bytes | Body:
     """The body of a stored response that has one. Raises ValueError if it cannot be unpacked."""
     stored = response.body or b""
     if response.encoding == PLAIN:
@@ -25,10 +25,10 @@ async def recall(tools: Tools, response: StoredResponse) -> bytes | Body:
     elif response.body_length <= INLINE:
         body = unpack(response.encoding, stored, response.body_length)
     else:
-        body = await tools.offload(unpack, response.encoding, stored, response.body_length)
+        body = await deps.offload(unpack, response.encoding, stored, response.body_length)
     if len(body) <= LARGE:
         return body
-    spool = tools.memory.spool()
+    spool = deps.memory.spool()
     for at in range(0, len(body), LARGE):
         await spool.write(body[at : at + LARGE])
     spool.end()

@@ -11,23 +11,24 @@ from gateway.core.decision import Complete, Doubt, Release, Settlement
 from gateway.core.model import Lease, Record
 from gateway.core.packing import INLINE, packed
 from gateway.core.policy import Mode
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.late import Late, Write
 from gateway.engine.outcome import Outcome, Response, as_core
 from gateway.engine.relay import Relay
 from gateway.engine.request import GuardedRequest
 from gateway.engine.response_packing import LARGE, keep
 from gateway.engine.restore import Restoring
-from gateway.engine.tools import Tools, asked_again
+from gateway.engine.retrying import asked_again
 from gateway.ports import Retention, Settled, StoreUnavailable, Transition
 
 
 class Settling:
     """Settles one attempt. `lease` is the one that the record is held by, `expires_at_us` its expiry once it is complete."""
 
-    __slots__ = ("_request", "_tools", "expires_at_us", "lease", "relay")
+    __slots__ = ("_deps", "_request", "expires_at_us", "lease", "relay")
 
-    def __init__(self, tools: Tools, request: GuardedRequest, lease: Lease) -> None:
-        self._tools = tools
+    def __init__(self, deps: Dependencies, request: GuardedRequest, lease: Lease) -> None:
+        self._deps = deps
         self._request = request
         self.lease = lease
         self.relay: Relay | None = None
@@ -35,7 +36,7 @@ class Settling:
 
     def record(self, settlement: Settlement, outcome: Outcome) -> Awaitable[Transition]:
         """Settle in the authority. Repeating is harmless: the owner token tells our own write."""
-        lease, store = self.lease, self._tools.store
+        lease, store = self.lease, self._deps.store
         match settlement:
             case Complete():
                 assert isinstance(outcome, Response), "only a response completes"
@@ -49,7 +50,7 @@ class Settling:
 
     async def restore(self, settlement: Settlement, outcome: Outcome) -> Transition:
         """There is no record, though this attempt had one: put it back. Another's that is there by now stays, and this one is stale."""
-        restoring = Restoring(self._tools, self._request, self.lease)
+        restoring = Restoring(self._deps, self._request, self.lease)
         match settlement:
             case Complete():
                 assert isinstance(outcome, Response), "only a response completes"
@@ -65,9 +66,9 @@ class Settling:
         """The record is not this attempt's, any more or again: bring its word to it all the same, where that counts."""
         policy = self._request.guard.policy
         if not isinstance(settlement, Release) and policy.mode is Mode.ENFORCE:
-            lease = await Restoring(self._tools, self._request, self.lease).claimed_again()
+            lease = await Restoring(self._deps, self._request, self.lease).claimed_again()
             if lease is not None:
-                self._tools.keeper.drop(self.lease)
+                self._deps.keeper.drop(self.lease)
                 self.lease = lease
                 return await self.record(settlement, outcome)
         if isinstance(outcome, Response) and core.proves_execution(as_core(outcome), policy) and await self._late(outcome).insist():
@@ -80,7 +81,7 @@ class Settling:
             await self._late(outcome).tell_conflict(found)
 
     def _late(self, outcome: Response) -> Late:
-        return Late(self._tools, self._request, self.lease, outcome.status, outcome.digest, partial(self._complete, outcome))
+        return Late(self._deps, self._request, self.lease, outcome.status, outcome.digest, partial(self._complete, outcome))
 
     def _complete(self, outcome: Response, write: Write) -> Awaitable[Transition]:
         """Bring the answer into the form that is kept, and write it."""
@@ -96,22 +97,22 @@ class Settling:
 
     async def _complete_large(self, outcome: Response, write: Write, retention: Retention) -> Transition:
         """As `_complete`, for a body that is packed off the event loop, or has to be brought into memory."""
-        tools, body = self._tools, outcome.body
+        deps, body = self._deps, outcome.body
         if isinstance(body, bytes):
-            return await self._until_settled(partial(write, await keep(tools, outcome.stored(body)), retention))
+            return await self._until_settled(partial(write, await keep(deps, outcome.stored(body)), retention))
         assert self.relay is not None, "a body that was not read in one piece was spooled"
-        async with tools.large if outcome.length > LARGE else contextlib.nullcontext():
-            tools.memory.take(outcome.length)
+        async with deps.large if outcome.length > LARGE else contextlib.nullcontext():
+            deps.memory.take(outcome.length)
             try:
-                large = await keep(tools, outcome.stored(await self.relay.whole(outcome.length)))
+                large = await keep(deps, outcome.stored(await self.relay.whole(outcome.length)))
                 return await self._until_settled(partial(write, large, retention))
             finally:
-                tools.memory.give(outcome.length)
+                deps.memory.give(outcome.length)
 
     async def _until_settled(self, write: Callable[[], Awaitable[Settled]]) -> Transition:
         try:
             settled = await write()
         except StoreUnavailable:
-            settled = await asked_again(self._tools, write)
+            settled = await asked_again(self._deps, write)
         self.expires_at_us = settled.expires_at_us
         return settled.transition

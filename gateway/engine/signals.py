@@ -7,8 +7,8 @@ from gateway.core.policy import ForwardKey
 from gateway.core.reconcile.found import Found, Names
 from gateway.core.reconcile.policy import OWN_KEY
 from gateway.core.upstream_answer import Heard, hear
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.request import GuardedRequest
-from gateway.engine.tools import Tools
 from gateway.ports import UpstreamResponse
 
 
@@ -17,12 +17,12 @@ def wants_body(request: GuardedRequest, status: int, length: int) -> bool:
     return length <= LONGEST_READ and reads_body(status, request.guard.policy.hints)
 
 
-async def heard(tools: Tools, request: GuardedRequest, earlier: Earlier, response: UpstreamResponse, body: bytes | None) -> Heard:
+async def heard(deps: Dependencies, request: GuardedRequest, earlier: Earlier, response: UpstreamResponse, body: bytes | None) -> Heard:
     """`body` is None where nobody may read it. A long one is read off the event loop."""
     arguments = (request, earlier, Found(response.status, response.headers, body or b""), body is not None)
     if body is None or len(body) <= INLINE:
         return _hear(*arguments)
-    told: Heard = await tools.offload(_hear, *arguments)
+    told: Heard = await deps.offload(_hear, *arguments)
     return told
 
 

@@ -4,44 +4,44 @@ from gateway.core.decision import Label
 from gateway.core.packing import INLINE
 from gateway.core.upstream_answer import answer_fields
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.request import GuardedRequest, to_send
 from gateway.engine.streams import UpstreamStream
-from gateway.engine.tools import Tools
 from gateway.ports import DoubtReason, InDoubt, NotSent, UpstreamResponse
 
 
-async def forward_unprotected(tools: Tools, request: GuardedRequest, label: Label = Label.UNPROTECTED) -> Reply:
+async def forward_unprotected(deps: Dependencies, request: GuardedRequest, label: Label = Label.UNPROTECTED) -> Reply:
     """Pass one request on without a record, under this label.
 
     On a route that enforces, only called when it is certain that nothing of its reserve reached Postgres.
     """
-    started = tools.clock.boottime()
+    started = deps.clock.boottime()
     status: int | None = None
     reason: str | None = None
     answer: Passed | Relayed | Refused
     try:
         response = await request.guard.upstream.send(to_send(request), lambda: True)
         status = response.status
-        answer = await _answer(tools, request, response)
+        answer = await _answer(deps, request, response)
     except NotSent as failure:
-        tell_unreachable(tools.observer, request.guard.upstream_name, failure)
+        tell_unreachable(deps.observer, request.guard.upstream_name, failure)
         answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
         reason = failure.reason.value
         answer = failed(reason)
     except Exception as error:  # a defect of ours: whether anything was sent is not known
-        tools.observer.background_failed("attempt", error)
+        deps.observer.background_failed("attempt", error)
         reason = DoubtReason.GATEWAY_ERROR.value
         answer = failed(reason)
-    seconds = tools.clock.boottime() - started
-    tools.observer.upstream_answered(request.guard.route_id, status, seconds)
+    seconds = deps.clock.boottime() - started
+    deps.observer.upstream_answered(request.guard.route_id, status, seconds)
     return Reply(label, answer, reason=reason, upstream_seconds=seconds, upstream_status=status)
 
 
-async def _answer(tools: Tools, request: GuardedRequest, response: UpstreamResponse) -> Passed | Relayed:
+async def _answer(deps: Dependencies, request: GuardedRequest, response: UpstreamResponse) -> Passed | Relayed:
     """Whole, if it is small; else as it comes."""
-    headers = answer_fields(request.method, response.status, response.headers, request.guard.removed, tools.clock.http_date()).to_client
+    headers = answer_fields(request.method, response.status, response.headers, request.guard.removed, deps.clock.http_date()).to_client
     try:
         body = None if response.content_length is None else await response.read(INLINE)
     except BaseException:

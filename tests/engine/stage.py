@@ -14,11 +14,11 @@ from gateway.core.fingerprint import make_fingerprinter
 from gateway.core.model import Intent, Record, RecordKey, Terms
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import Client, content_of
-from gateway.engine.tools import Tools
 from gateway.ports import Randomness, StoreUnavailable, WebhookExchange
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.null_observer import Quiet
@@ -154,7 +154,7 @@ class Stage:
 
     def another(self) -> tuple[Engine, LeaseKeeper]:
         keeper = LeaseKeeper(self.store, self.clock, self.observer)
-        tools = Tools(
+        deps = Dependencies(
             self.store,
             self.clock,
             self.randomness,
@@ -164,7 +164,7 @@ class Stage:
             in_place,
             reconciliation=self.memory.reconciliation,
         )
-        return Engine(tools, ForeignFingerprints(self._lookup, b"")), keeper
+        return Engine(deps, ForeignFingerprints(self._lookup, b"")), keeper
 
     def ticking(self, error: Exception) -> LeaseKeeper:
         """A keeper whose tick always fails."""

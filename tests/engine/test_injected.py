@@ -16,9 +16,9 @@ import pytest
 from gateway.core.model import Status
 from gateway.core.policy import InFlight, Limits, Mode, OnUnknown, Policy
 from gateway.engine.answers import Passed, Relayed, Replayed, Reply
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
-from gateway.engine.tools import Tools
 from gateway.ports import UpstreamRequest, UpstreamResponse
 from tests.engine.stage import KEY, POLICY, Stage
 from tests.engine.upstream import Part
@@ -93,18 +93,18 @@ class WiredUpstream:
 
 
 def wired(stage: Stage, wire: Wire) -> Engine:
-    tools = stage.engine._tools
+    deps = stage.engine._deps
     return Engine(
-        Tools(
-            wire.around(tools.store),
-            wire.around(tools.clock),
-            wire.around(tools.randomness),
-            wire.around(tools.observer),
-            wire.around(tools.keeper),
-            tools.memory,
-            tools.offload,
-            meanings=wire.around(tools.meanings),
-            reconciliation=tools.reconciliation,
+        Dependencies(
+            wire.around(deps.store),
+            wire.around(deps.clock),
+            wire.around(deps.randomness),
+            wire.around(deps.observer),
+            wire.around(deps.keeper),
+            deps.memory,
+            deps.offload,
+            meanings=wire.around(deps.meanings),
+            reconciliation=deps.reconciliation,
         ),
         ForeignFingerprints(stage._lookup, b""),
     )

@@ -36,7 +36,7 @@ class Hold:
 
 def engine_with(stage: Stage, hold: Hold) -> Engine:
     engine = stage.another()[0]
-    engine._tools = replace(engine._tools, meanings=hold)
+    engine._deps = replace(engine._deps, meanings=hold)
     stage.engine = engine
     return engine
 

@@ -4,16 +4,16 @@ import asyncio
 from uuid import UUID
 
 from gateway.core.model import Lease, RecordKey, Status
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.lost import AT_ONCE, PENDING_MAX, LostReplies, LostReply
-from gateway.engine.tools import Tools
 from gateway.ports import Retention, Settled, Transition
 from tests.engine.stage import FORWARD, Stage, refused, scene
 from tests.engine.store import Lands, Undone
 from tests.support.memory_store.store import MemoryStore
 
 
-def tools(stage: Stage, store: MemoryStore) -> Tools:
-    return Tools(store, stage.clock, stage.randomness, stage.observer, stage.keeper, stage.memory_budget)
+def deps(stage: Stage, store: MemoryStore) -> Dependencies:
+    return Dependencies(store, stage.clock, stage.randomness, stage.observer, stage.keeper, stage.memory_budget)
 
 
 class Missing(MemoryStore):
@@ -54,7 +54,7 @@ async def test_a_statement_that_the_store_undid_is_not_looked_for(stage: Stage) 
 async def test_what_is_taken_back_is_bounded(stage: Stage) -> None:
     """In number: beyond that the oldest is given up, which is told."""
     store = Missing(stage)
-    lost = LostReplies(tools(stage, store))
+    lost = LostReplies(deps(stage, store))
     for number in range(PENDING_MAX + 10):
         lose(stage, lost, number)
     assert lost.pending == PENDING_MAX
@@ -67,7 +67,7 @@ async def test_what_is_taken_back_is_bounded(stage: Stage) -> None:
 async def test_a_drain_asks_once_more_and_goes(stage: Stage) -> None:
     """It does not wait for the two leases in which a blocked insert may still land."""
     store = Missing(stage)
-    lost = LostReplies(tools(stage, store))
+    lost = LostReplies(deps(stage, store))
     for number in range(300):
         lose(stage, lost, number)
     await stage.clock.sleep(5.0)

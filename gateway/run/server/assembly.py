@@ -10,10 +10,10 @@ from gateway.background.reconciler import MARGIN, Reconciler
 from gateway.config import Config, TlsServer, UpstreamConfig
 from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
-from gateway.engine.tools import Tools
 from gateway.http.limits import ClientLimits
 from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience
@@ -200,8 +200,8 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     identifier = make_identifier(config, upstreams)
     sealer, reconciliation = make_sealer(config), authority.reconciliation
-    tools = Tools(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation, meanings=scopes)
-    engine = Engine(tools, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
+    deps = Dependencies(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation, meanings=scopes)
+    engine = Engine(deps, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
     proxy = Proxy(
         make_map(config, upstreams, identifier),

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.background.maintenance import Background
+from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
-from gateway.engine.tools import Tools
 from gateway.ports import Store
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.cached import CachedStore
@@ -79,9 +79,9 @@ class SimulatedGateway:
             replays = ReplayCache(1 << 20, REPLAYED_FOR, clock.boottime)
             store = rules.cached(store, replays, clock, self.observer)
         self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
-        tools = Tools(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
+        deps = Dependencies(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
         self.upstream = rules.upstream(world, self.name)
-        self.engine = rules.engine(tools, ForeignFingerprints(_no_policy, b""))
+        self.engine = rules.engine(deps, ForeignFingerprints(_no_policy, b""))
         background = Background(
             authority,
             clock,

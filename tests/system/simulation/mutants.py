@@ -6,11 +6,12 @@ from types import MappingProxyType
 from uuid import UUID
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
-from gateway.engine.engine import Engine, Search
-from gateway.engine.engine import Found as Known
+from gateway.engine.engine import Engine
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
+from gateway.engine.search import Found as Known
+from gateway.engine.search import Search
 from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.cached import CachedStore
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
@@ -74,7 +75,7 @@ class SendsUnderAnyLease(LeaseKeeper):
 class TakesLapsedLeasesForFree(Engine):
     async def _judge(self, request: GuardedRequest, found: Record | Tombstone, search: Search) -> Known:
         if isinstance(found, Record) and found.status is Status.IN_PROGRESS and not found.lease_live:
-            await self._tools.store.release(_as_owner(found), "lapsed", LONG)
+            await self._deps.store.release(_as_owner(found), "lapsed", LONG)
             return None
         return await super()._judge(request, found, search)
 
@@ -87,7 +88,7 @@ class GoesOnWithoutLooking(Engine):
 class GoesOnByWhatItReads(Engine):
     async def _confirm(self, lost: LostReply) -> Lease | None:
         try:
-            found = await self._tools.store.find(lost.lease.key)
+            found = await self._deps.store.find(lost.lease.key)
         except StoreUnavailable:
             found = None
         if found is not None and found.owner == lost.lease.owner and found.status is Status.IN_PROGRESS and found.lease_live:
