@@ -293,7 +293,8 @@ class ClientConnection(LingeringClose):
         response: WireResponse | None
         try:
             response = answering if isinstance(answering, WireResponse) else await answering
-            await response.prepare(request)
+            if answering is response or not response.started:
+                await response.prepare(request)
         except ConnectionError:
             response = None
         except Exception as error:  # whatever it is, the client is answered
@@ -374,7 +375,8 @@ class ClientConnection(LingeringClose):
         self._untaken = untaken(wire) if wire is not None and wire.get_write_buffer_size() else None
         self._since = now = self._loop.time()
         self._alarm.set(now + self._idle_timeout)
-        self._continue()
+        if self._rest or self._reading_paused or self.half_closed or self._close:
+            self._continue()
 
     def _continue(self) -> None:
         """Look at what came behind the request at hand, unless that is being done."""

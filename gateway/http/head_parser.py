@@ -112,10 +112,10 @@ class HeadParser:
         self._llhttp = None  # breaks the reference cycle between the two parsers
 
     def _finish(self) -> None:
-        self.close()
+        self._llhttp = None
         first = self._first
         self.fields = Fields.indexed(tuple(self._lines), first, repeated=self._repeated)
-        if not is_target(self.method, self.target):
+        if (not self.target.startswith(b"/") or self.method == "CONNECT") and not is_target(self.method, self.target):
             raise MalformedHead("the target has no form that there is")
         if b"host" not in first and self.version == (1, 1):
             raise MalformedHead("no Host")

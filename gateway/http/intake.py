@@ -100,7 +100,8 @@ class Intake(asyncio.Protocol):
             self._taking = False
         if self._sink is None:
             self._rest = data
-            self._balance()
+            if data or self._reading_paused or self._incoming is not None:
+                self._balance()
         elif data:
             self._sink(data)
 
@@ -187,7 +188,7 @@ class Intake(asyncio.Protocol):
             if not self._unfinished.keep(piece):
                 raise NoRoom
             return False
-        fed = self._unfinished.before(piece)
+        fed = self._unfinished.before(piece) if begun else piece
         too_large = over > 0 or (over == 0 and not whole)
         parser.feed(fed[: len(fed) - over] if too_large else fed)
         if not whole and self._line is None:
@@ -212,7 +213,8 @@ class Intake(asyncio.Protocol):
         """A head is whole. `data` is what came behind it; returns what of it is not of this request."""
         head, self._parser = self._parser, None
         assert head is not None
-        self._unfinished.parsed(self._head)
+        if self._head > EAGER:
+            self._unfinished.parsed(self._head)
         self._head, self._carry, self._busy = 0, b"", True
         body: RequestBody
         if not head.chunked and head.length <= len(data):

@@ -98,8 +98,9 @@ class WireResponse:
     """One answer. `headers` go out as they are, then the framing, which is ours for this hop.
 
     A `body` that comes in pieces is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0
-    client. A client that tries our `patience` is cut. `keep_alive`: the connection may be used again after it. `sent` is the number of body
-    bytes written; `cut` says that the transfer was ended before its end.
+    client. A client that tries our `patience` is cut. `started`: it was written, is being written, or never will be. `keep_alive`: the
+    connection may be used again after it. `sent` is the number of body bytes written; `cut` says that the transfer was ended before its
+    end.
     """
 
     __slots__ = (
@@ -109,11 +110,11 @@ class WireResponse:
         "_length",
         "_patience",
         "_reason",
-        "_started",
         "_undrained",
         "cut",
         "keep_alive",
         "sent",
+        "started",
         "status",
     )
 
@@ -135,7 +136,7 @@ class WireResponse:
         self._length = length
         self._close_after = close
         self._patience = patience
-        self._started = False
+        self.started = False
         self._undrained = False
         self.keep_alive = False
         self.sent = 0
@@ -145,12 +146,12 @@ class WireResponse:
         """Write the whole answer in one piece, once, if it is at hand. False: `prepare` has to do the rest, since the body comes in pieces
         or the client takes its time. Raises ConnectionError when the client is gone.
         """
-        if self._started:
+        if self.started:
             return True
         body = self._body
         if not isinstance(body, bytes):
             return False
-        self._started = True
+        self.started = True
         if has_body(request.method, self.status):
             self._write(request, self._head(request, b"Content-Length: %d\r\n" % len(body)) + body)
             self.sent = len(body)
@@ -162,11 +163,11 @@ class WireResponse:
     async def prepare(self, request: Request) -> None:
         """Write the whole answer, once. Raises ConnectionError when the client is gone or takes too little."""
         if self._undrained or not self.send(request):
-            if self._started:
+            if self.started:
                 self._undrained = False
                 await self._drain(request)
             else:
-                self._started = True
+                self.started = True
                 await self._stream(request)
 
     def force_close(self) -> None:
@@ -175,7 +176,7 @@ class WireResponse:
 
     def drop(self) -> None:
         """Write nothing at all: nobody is there any more."""
-        self._started = True
+        self.started = True
         self.cut = True
         self.keep_alive = False
 
@@ -304,11 +305,11 @@ class WireTunnel(WireResponse):
         self._joined = joined
 
     def send(self, request: Request) -> bool:
-        return self._started
+        return self.started
 
     async def prepare(self, request: Request) -> None:
-        if self._started:
+        if self.started:
             return
-        self._started = True
+        self.started = True
         self._write(request, _head(self.status, self._reason, self._headers, b"Connection: upgrade\r\n"))
         self.sent = await self._joined()

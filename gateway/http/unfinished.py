@@ -38,9 +38,8 @@ class UnfinishedHead:
         return whole
 
     def parsed(self, size: int) -> None:
-        """The head is whole, of this size, and stays as a parsed one until `close`."""
-        if size > EAGER:
-            self._count(PARSED * size)
+        """The head is whole, of this size, beyond `EAGER`, and stays as a parsed one until `close`."""
+        self._count(PARSED * size)
 
     def close(self) -> None:
         """Nothing of it is held any more."""

@@ -12,9 +12,9 @@ from tests.support.upstream import CountingUpstream
 
 LIMITS = {
     #             calls of ours, files of ours, coroutines of ours above the wait for reserve
-    "new key": {"calls": 520, "files": 83, "frames": 11},
-    "replay": {"calls": 230, "files": 63},
-    "unguarded": {"calls": 212, "files": 36},
+    "new key": {"calls": 492, "files": 81, "frames": 9},
+    "replay": {"calls": 228, "files": 63},
+    "unguarded": {"calls": 207, "files": 38},
 }
 
 
