@@ -26,7 +26,7 @@ def _load() -> tuple[dict[str, str], frozenset[str], dict[str, RowStatement]]:
                 assert name not in {**queries, **for_rows}, f"{entry.name}: {name} has this name already"
                 sql = "\n".join(_lines(name, text))
                 if any(word in sql for word in _JUDGES):
-                    sql = _limited(sql)
+                    sql = _limited(sql, scalars=RowStatement.parse(sql) is not None)
                     judging.add(name)
                 sql = f"/* idempotency-gateway: {name} */\n{sql}"
                 if (statement := RowStatement.parse(sql)) is not None:
@@ -50,15 +50,16 @@ def _lines(name: str, text: str) -> list[str]:
     return lines
 
 
-def _limited(sql: str) -> str:
-    """The statement with one parameter more, behind its own: the limits of what it judges."""
+def _limited(sql: str, *, scalars: bool) -> str:
+    """The statement with one parameter more behind its own, the limits of what it judges, or (`scalars`) with two."""
     last = max((int(number) for number in _PARAMETER.findall(sql)), default=0) + 1
     for word, which in _JUDGES.items():
-        sql = sql.replace(word, f"least(now(), to_timestamp((${last}::float8[])[{which}]))")
+        limit = f"${last + which - 1}::float8" if scalars else f"(${last}::float8[])[{which}]"
+        sql = sql.replace(word, f"least(now(), to_timestamp({limit}))")
     return sql
 
 
 QUERIES, JUDGING, ROWS = _load()
 """ROWS: the statements for any number of rows. JUDGING: those that judge by the clock. Their last argument is
-`DatabaseClock.limits()` of the moment at which they are sent; in ROWS it is the last one ahead of the rows.
+`DatabaseClock.limits()` of the moment at which they are sent; in ROWS they are the last two ahead of the rows.
 """

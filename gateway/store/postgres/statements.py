@@ -126,8 +126,8 @@ Sent: TypeAlias = tuple[str, list[Any]]
 def reserve_statement(intents: Sequence[Intent], limits: Limits) -> Sent:
     if any(intent.terms.gone_for is not None for intent in intents):
         asking = [(*intent_row(intent), tombstone_digest(intent)) for intent in intents]
-        return ROWS["reserve_or_gone"].bind((INLINE_BYTES, limits), asking, intent_terms(intents))
-    return ROWS["reserve"].bind((INLINE_BYTES, limits), [intent_row(intent) for intent in intents], intent_terms(intents))
+        return ROWS["reserve_or_gone"].bind((INLINE_BYTES, *limits), asking, intent_terms(intents))
+    return ROWS["reserve"].bind((INLINE_BYTES, *limits), [intent_row(intent) for intent in intents], intent_terms(intents))
 
 
 def complete_statement(endings: Sequence[Ending[Completion]]) -> Sent:
