@@ -1,5 +1,5 @@
-"""Why an upstream gave no whole answer, and what each reason becomes: one table, for guarded, observed, forwarded and unguarded
-requests.
+"""Why an upstream gave no whole answer, and what each reason becomes: one table, for guarded, observed, forwarded and
+unguarded requests.
 """
 
 import enum
@@ -42,9 +42,10 @@ class DoubtReason(enum.StrEnum):
 class Failure:
     """What one reason becomes. Its own word is the label of metrics and the reason in logs and records.
 
-    `status` is that of our answer: 504, the upstream was too slow; 503, a moment later may do; 502, the upstream is not there, or not right
-    (RFC 9110 sections 15.6.3 to 15.6.5). `error` is the error type of `Proxy-Status` (RFC 9209 section 2.3). `problem` is what the client
-    of a request without a record is told. `ours`: this gateway decided it by itself, which is no news of the upstream.
+    `status` is that of our answer: 504, the upstream was too slow; 503, a moment later may do; 502, the upstream is not
+    there, or not right (RFC 9110 sections 15.6.3 to 15.6.5). `error` is the error type of `Proxy-Status` (RFC 9209
+    section 2.3). `problem` is what the client of a request without a record is told. `ours`: this gateway decided it by
+    itself, which is no news of the upstream.
     """
 
     status: int

@@ -1,7 +1,8 @@
-"""What went wrong on the way, in the words of RFC 9209: members of the `Proxy-Status` field, and the registered error type of each of ours.
+"""What went wrong on the way, in the words of RFC 9209: members of the `Proxy-Status` field, and the registered error
+type of each of ours.
 
-A reason of `gateway.core.failures` is more exact than the problem it is answered with (`PROBLEMS`): `error_of` uses the first where there
-is one. A replay has no error.
+A reason of `gateway.core.failures` is more exact than the problem it is answered with (`PROBLEMS`): `error_of` uses the
+first where there is one. A replay has no error.
 """
 
 import re
@@ -43,19 +44,25 @@ PROBLEMS: Mapping[Problem, str] = {
     Problem.UPSTREAM_FAILED: "http_response_incomplete",
     Problem.INTERNAL_ERROR: "proxy_internal_error",
 }
-"""`http_request_error` is for 4xx that judge the request alone, `proxy_internal_response` for all that was answered out of what we know."""
+"""`http_request_error` is for 4xx that judge the request alone, `proxy_internal_response` for all that was answered out
+of what we know.
+"""
 
 
 def error_of(problem: Problem, cause: str | None) -> str:
-    """The error type of an answer of ours with this problem. `cause` is the word of a reason, where the upstream is behind it."""
+    """The error type of an answer of ours with this problem. `cause` is the word of a reason, where the upstream is
+    behind it.
+    """
     return PROBLEMS[problem] if cause is None else FAILURES[cause].error
 
 
 def proxy_status(name: str, *, error: str | None = None, received_status: int | None = None, details: str | None = None) -> bytes:
-    """One member of the field's List (RFC 9209 section 2; RFC 9651 section 4.1), to go after those of hops nearer to the origin.
+    """One member of the field's List (RFC 9209 section 2; RFC 9651 section 4.1), to go after those of hops nearer to
+    the origin.
 
-    `error` is one of the values above. `received_status` is the status that the upstream answered with, if it did. `details` is for people
-    and goes to clients: no upstream's address in it. Characters that a String cannot hold become `?`.
+    `error` is one of the values above. `received_status` is the status that the upstream answered with, if it did.
+    `details` is for people and goes to clients: no upstream's address in it. Characters that a String cannot hold
+    become `?`.
     """
     member = name if _TOKEN.fullmatch(name) else _string(name)
     if error is not None:

@@ -1,4 +1,4 @@
-"""What a client is told where the upstream gave no whole answer, and what whoever runs the upstream is told of it."""
+"""What a client is told where the upstream gave no whole answer, and what the log tells the upstream's operator."""
 
 import math
 
@@ -9,7 +9,9 @@ from gateway.ports import DoubtReason, NotSent, Observer
 
 
 def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> None:
-    """Why the upstream could not be reached, for whoever runs it. What this gateway decided by itself is no news of the upstream."""
+    """Tell the upstream's operator why the gateway could not reach it. What this gateway decided by itself is no news
+    of the upstream.
+    """
     if not FAILURES[failure.reason].ours:
         cause = failure.__cause__
         observer.upstream_unreachable(upstream, failure.reason.value, None if cause is None else f"{type(cause).__name__}: {cause}")
@@ -23,8 +25,8 @@ def unreachable(failure: NotSent) -> Refused:
 
 
 def failed(cause: str | None) -> Refused:
-    """What a client is told of a request that nobody keeps a record of, and of which a byte may have been sent. `cause` is the word of a
-    `DoubtReason`, None where nobody knows.
+    """What a client is told of a request without a record, of which a byte may have been sent. `cause`
+    is the word of a `DoubtReason`, None where no reason is known.
     """
     known = FAILURES[DoubtReason.GATEWAY_ERROR if cause is None else cause]
     return Refused(known.problem, known.status, cause=cause)

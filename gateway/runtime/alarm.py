@@ -10,11 +10,13 @@ LAST_LOOK = 0.01
 class Alarm:
     """Calls `ring` once when the loop's clock has reached `due`; `set` moves it, `set(None)` silences it.
 
-    A process that was frozen wakes with its timers due and what it waited for in its sockets, but its wait for sockets ends with nothing
-    (epoll_wait(2) fails with EINTR, and there is no time left to try again). So what is there is taken first: the bell is `LAST_LOOK` late.
+    A process that was frozen wakes with its timers due and what it waited for in its sockets, but its wait for sockets
+    ends with nothing (epoll_wait(2) fails with EINTR, and there is no time left to try again). So what is there is
+    taken first: the bell is `LAST_LOOK` late.
 
-    Moving it later costs an assignment: the loop's timer is left where it is and, when it fires early, is put to the right instant.
-    (One `call_later` and one `cancel` per exchange would cost as much as parsing the response.) `stop` is final.
+    Moving it later costs an assignment: the loop's timer is left where it is and, when it fires early, is put to the
+    right instant. (One `call_later` and one `cancel` per exchange would cost as much as parsing the response.) `stop`
+    is final.
     """
 
     __slots__ = ("_due", "_handle", "_handle_at", "_looked", "_loop", "_ring")

@@ -1,8 +1,9 @@
 """Several targets of one upstream, tried in turn as long as nothing was sent.
 
-A call goes to the next target only after a proof that nothing of it was written: no connection, or no slot for one. From the first
-byte on there is no second try, ever: InDoubt goes to the caller, as does a lapsed lease, which the fence, asked again before the
-first byte on each connection, reports. A target that keeps failing is left alone for a while, see `gateway.upstream.health`.
+A call goes to the next target only after a proof that nothing of it was written: no connection, or no slot for one.
+From the first byte on there is no second try, ever: InDoubt goes to the caller, as does a lapsed lease, which the
+fence, asked again before the first byte on each connection, reports. A target that keeps failing is left alone for a
+while, see `gateway.upstream.health`.
 """
 
 import asyncio
@@ -23,13 +24,14 @@ _UNREACHED = {NotSentReason.DNS, NotSentReason.CONNECT_REFUSED, NotSentReason.CO
 class Balancer:
     """Implements `gateway.ports.Upstream` over one target or more: round robin among those that their health admits.
 
-    Failures are those to connect and those of an exchange (a lost connection, an invalid response, silence); neither a status, a
-    cancelled call, our own stop nor a full connection pool is one. A response is a success once its head is there; if its body fails,
-    that is taken back and counts as one failure. `on_health(target, healthy)` is told each change at once; it must be cheap and not raise.
-    Without `circuit` no call is ever refused: targets that are away are asked last, like others that fail.
+    Failures are those to connect and those of an exchange (a lost connection, an invalid response, silence); neither a
+    status, a cancelled call, our own stop nor a full connection pool is one. A response is a success once its head is
+    there; if its body fails, that is taken back and counts as one failure. `on_health(target, healthy)` is told each
+    change at once; it must be cheap and not raise. Without `circuit` no call is ever refused: targets that are away are
+    asked last, like others that fail.
 
-    Targets with a free slot come before those without; if none has one, the call waits `slot_wait` at one of them and then asks the
-    others once. Raises ValueError if there are no targets.
+    Targets with a free slot come before those without; if none has one, the call waits `slot_wait` at one of them and
+    then asks the others once. Raises ValueError if there are no targets.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Balancer:
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
         """See the port, and `HttpUpstream.send`. Each target is tried once at most, all within the call's own `total`.
 
-        Raises NotSent(CIRCUIT_OPEN) if every target is away, with the seconds until the soonest is tried (0: when its trial has ended);
-        else what the last target that could not be connected met, or NO_SLOT if that was all there was.
+        Raises NotSent(CIRCUIT_OPEN) if every target is away, with the seconds until the soonest is tried (0: when its
+        trial has ended); else what the last target that could not be connected met, or NO_SLOT if that was all there
+        was.
         """
         only = self._only
         exchange = None if only is None or only.health.open else only.upstream.begin(request, fence, only.fail)
@@ -67,7 +70,9 @@ class Balancer:
         return exchange
 
     async def _send_in_turn(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
-        """The long way: of several targets, of one that has no idle connection or is to be left alone, and of streamed bodies."""
+        """The long way: of several targets, of one that has no idle connection or is to be left alone, and of streamed
+        bodies.
+        """
         loop = asyncio.get_running_loop()
         now = started = loop.time()
         unreached: NotSent | None = None
@@ -153,7 +158,9 @@ class _Target:
         self._succeeded(exchange, self.health.succeeded(trial=False))
 
     def proved(self, exchange: Exchange) -> None:
-        """A call that came after the opening got its answer: a trial, or one that no other target would take. It closes the circuit."""
+        """A call that came after the opening got its answer: a trial, or one that no other target would take. It closes
+        the circuit.
+        """
         was_open = self.health.open
         success = self.health.succeeded()
         if was_open:

@@ -9,7 +9,7 @@ from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.framing import encode
 from gateway.upstream.pool import Pool
-from gateway.upstream.remarks import Remarks
+from gateway.upstream.protocol_violations import ProtocolViolations
 from gateway.upstream.settings import UpstreamSettings, parse_endpoint
 from gateway.upstream.upload import send_body
 
@@ -17,18 +17,19 @@ from gateway.upstream.upload import send_body
 class HttpUpstream:
     """Implements `gateway.ports.Upstream`: one write attempt, ever, and "nothing was sent" is an outcome of its own.
 
-    Everything up to the fence raises NotSent: then nothing was written to any connection. From the write on it is InDoubt, whatever
-    went wrong; so is a client certificate that the server refuses under TLS 1.3, since that refusal comes after the handshake, in the
-    place of an answer, and nothing in it proves that nothing was processed. `ssl_context` replaces the system's default for an
-    `https://` address, `server_name` the address's host in SNI and in the certificate's verification. Raises ValueError for a bad
-    address, and `send` for a request that would break its own framing (see `gateway.upstream.framing`), with nothing written.
+    Everything up to the fence raises NotSent: then nothing was written to any connection. From the write on it is
+    InDoubt, whatever went wrong; so is a client certificate that the server refuses under TLS 1.3, since that refusal
+    comes after the handshake, in the place of an answer, and nothing in it proves that nothing was processed.
+    `ssl_context` replaces the system's default for an `https://` address, `server_name` the address's host in SNI and
+    in the certificate's verification. Raises ValueError for a bad address, and `send` for a request that would break
+    its own framing (see `gateway.upstream.framing`), with nothing written.
     """
 
     def __init__(self, settings: UpstreamSettings, *, ssl_context: ssl.SSLContext | None = None, server_name: str | None = None) -> None:
         endpoint = parse_endpoint(settings.url)
         tls = (ssl_context or ssl.create_default_context()) if endpoint.tls else None
         self.settings = settings
-        self._remarks = Remarks(settings.url)
+        self._violations = ProtocolViolations(settings.url)
         self._pool = Pool(settings, endpoint, tls, server_name)
 
     @property
@@ -53,9 +54,11 @@ class HttpUpstream:
         failed: Callable[[], None] | None = None,
         started: float | None = None,
     ) -> Exchange | None:
-        """The short way of `send`: write the request to an idle connection, at once. The caller then waits for the exchange's `head`.
+        """The short way of `send`: write the request to an idle connection, at once. The caller then waits for the
+        exchange's `head`.
 
-        None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as `send`.
+        None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as
+        `send`.
         """
         connection = self._pool.take() if isinstance(request.body, bytes) else None
         if connection is None:
@@ -73,8 +76,9 @@ class HttpUpstream:
     ) -> Exchange:
         """See the port. What a streamed body's iterator raises is raised as it is, and the connection is cut.
 
-        The rest is for a caller that has several upstreams: `started` (loop time) is when `total` began to count, without `patient` a
-        call that finds no slot does not wait for one, and `failed` is called when the upstream fails the exchange, see `Exchange`.
+        The rest is for a caller that has several upstreams: `started` (loop time) is when `total` began to count,
+        without `patient` a call that finds no slot does not wait for one, and `failed` is called when the upstream
+        fails the exchange, see `Exchange`.
         """
         exchange = self.begin(request, fence, failed, started)
         if exchange is None:
@@ -120,11 +124,13 @@ class HttpUpstream:
         deadline: float | None,
         failed: Callable[[], None] | None,
     ) -> Exchange:
-        """Ask the fence, and write the request's first bytes. Otherwise, whatever is raised, the pool gets the connection back."""
+        """Ask the fence, and write the request's first bytes. Otherwise, whatever is raised, the pool gets the
+        connection back.
+        """
         begun = False
         try:
             data, bound = encode(request, self.settings.host)
-            exchange = Exchange(connection, self.settings, request, fence, deadline, bound, failed, self._remarks)
+            exchange = Exchange(connection, self.settings, request, fence, deadline, bound, failed, self._violations)
             begun = exchange.begin(data)
         finally:
             if not begun:

@@ -1,7 +1,7 @@
 """One transport, one exchange at a time.
 
-A connection is *sound* until anything happens on it that no exchange asked for: the end of the stream, an error, bytes while it
-was idle. From then on it is cut and never used again; being cut is final and frees its slot at once.
+A connection is *sound* until anything happens on it that no exchange asked for: the end of the stream, an error, bytes
+while it was idle. From then on it is cut and never used again; being cut is final and frees its slot at once.
 
 An exception in any callback is a mistake of ours. It is logged, ends the exchange in doubt and cuts the connection.
 """
@@ -63,7 +63,9 @@ class Receiver(Protocol):
         ...
 
     def broken(self) -> None:
-        """One of the calls above has raised, or what `guarded` called: wake the one that waits, with a failure. The connection is cut."""
+        """One of the calls above has raised, or what `guarded` called: wake the one that waits, with a failure. The
+        connection is cut.
+        """
         ...
 
 
@@ -110,7 +112,9 @@ class Connection(asyncio.Protocol):
         self._linger: asyncio.TimerHandle | None = None
 
     async def secure(self, context: ssl.SSLContext, server_name: str) -> None:
-        """Put TLS on a connection that nothing was written to. Raises OSError or ValueError; the connection is to be cut then."""
+        """Put TLS on a connection that nothing was written to. Raises OSError or ValueError; the connection is to be
+        cut then.
+        """
         plain = self._transport
         if plain is None or not self.sound or plain.is_closing():
             raise ConnectionResetError  # or it has spoken first, which TLS servers do not
@@ -151,7 +155,9 @@ class Connection(asyncio.Protocol):
             self.begin(self._exchange, data)
 
     async def drain(self) -> None:
-        """Return when what was written has gone to the kernel (all but the last of it, under TLS), or the connection was cut."""
+        """Return when what was written has gone to the kernel (all but the last of it, under TLS), or the connection
+        was cut.
+        """
         while self._paused and self.sound:
             self._writable = self.loop.create_future()
             await self._writable
@@ -196,8 +202,8 @@ class Connection(asyncio.Protocol):
         self.alarm.set(due)
 
     def cut(self, *, unsent: bool = True) -> None:
-        """Final and idempotent. What the kernel has not taken yet is not sent any more; without `unsent`, nor is what it has taken and not
-        sent: it says so to the peer, by a reset.
+        """Final and idempotent. What the kernel has not taken yet is not sent any more; without `unsent`, nor is what
+        it has taken and not sent: it says so to the peer, by a reset.
         """
         if self.sound:
             try:
@@ -221,7 +227,9 @@ class Connection(asyncio.Protocol):
                 transport.abort()
 
     def usable(self) -> bool:
-        """Whether a request may go out on it after its rest: it is quiet, and its time is not up, even if the alarm could not ring yet."""
+        """Whether a request may go out on it after its rest: it is quiet, and its time is not up, even if the alarm
+        could not ring yet.
+        """
         return self.loop.time() < self._rests_until and self.quiet()
 
     def quiet(self) -> bool:
@@ -320,7 +328,9 @@ class Connection(asyncio.Protocol):
 
 
 def _close_notified(tls: ssl.SSLObject) -> bool:
-    """Whether TLS was closed in order. asyncio reports an end of the TCP stream alone in the same way, and that anybody can cause."""
+    """Whether TLS was closed in order. asyncio reports an end of the TCP stream alone in the same way, and
+    anything on the network path can cause that.
+    """
     try:
         return tls.read(1) == b""
     except ssl.SSLZeroReturnError:

@@ -1,7 +1,8 @@
-"""Opening connections: name look-up, one address after the other, TLS. Whatever fails here, nothing of a request was written.
+"""Opening connections: name look-up, one address after the other, TLS. Whatever fails here, nothing of a request was
+written.
 
-The steps are taken apart, since the event loops' own `create_connection` tells neither a handshake that hangs from an address that
-does (uvloop), nor leaves time for the next address when the first one does not answer (both, in turn).
+The steps are taken apart, since the event loops' own `create_connection` tells neither a handshake that hangs from an
+address that does (uvloop), nor leaves time for the next address when the first one does not answer (both, in turn).
 """
 
 import asyncio
@@ -19,11 +20,13 @@ from gateway.upstream.settings import Endpoint
 async def dial(
     where: Endpoint, tls: ssl.SSLContext | None, server_name: str | None, make: Callable[[], Connection], until: float
 ) -> Connection:
-    """A connection that is ready for its first request, by `until` (loop time). `server_name` is sent as SNI and verified under TLS.
+    """A connection that is ready for its first request, by `until` (loop time). `server_name` is sent as SNI and
+    verified under TLS.
 
-    The addresses of a name are tried in the resolver's order, each with an equal share of the time that is left. Raises NotSent:
-    DNS, CONNECT_REFUSED, CONNECT_TIMEOUT (the look-up's included) or, once TCP is connected, TLS, whatever ends the handshake. A
-    server that refuses our certificate under TLS 1.3 says so only after the handshake, as its answer to the request: InDoubt.
+    The addresses of a name are tried in the resolver's order, each with an equal share of the time that is left. Raises
+    NotSent: DNS, CONNECT_REFUSED, CONNECT_TIMEOUT (the look-up's included) or, once TCP is connected, TLS, whatever
+    ends the handshake. A server that refuses our certificate under TLS 1.3 says so only after the handshake, as its
+    answer to the request: InDoubt.
     """
     if where.path is not None:
         connection = await _reach_path(where.path, make, until)

@@ -1,7 +1,7 @@
 """One request's way over one connection: waiting with time limits, and the response as the port wants it.
 
-The connection is given back the moment the response has come in whole, before the body is consumed. Whatever else ends an
-exchange cuts the connection; an exchange that has ended never touches a connection again.
+The connection is given back the moment the response has come in whole, before the body is consumed. Whatever else ends
+an exchange cuts the connection; an exchange that has ended never touches a connection again.
 """
 
 import asyncio
@@ -10,23 +10,26 @@ from collections.abc import AsyncIterator, Callable
 from gateway.core.model import Headers
 from gateway.ports import DoubtReason, InDoubt, UpstreamRequest
 from gateway.upstream.connection import HIGH_WATER, Connection
-from gateway.upstream.mending import Malformed
 from gateway.upstream.parser import ResponseParser
-from gateway.upstream.remarks import Remarks
+from gateway.upstream.protocol_violations import ProtocolViolations
+from gateway.upstream.repair import Malformed
 from gateway.upstream.settings import UpstreamSettings
 from gateway.upstream.tunnel import UpstreamTunnel
 
 WATCH = 0.1
-"""Seconds between two looks at the fence while bytes wait to be sent: little against the margin by which it says no too early."""
+"""Seconds between two looks at the fence while bytes wait to be sent: little against the margin by which it says no too
+early.
+"""
 
 
 class Exchange:
     """Implements `gateway.ports.UpstreamResponse` once `head` has returned. One coroutine reads at a time.
 
-    `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for the head) must be
-    over, None for never. `bound`: its request binds the connection to its caller. `failed` is called, once at most, when the upstream
-    fails the exchange, before its head or after it: by going away, by what it sends, by keeping silent. What the caller, the request's
-    body or a slow consumer ends is no such failure. `remarks` are made about answers that break the rules.
+    `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for
+    the head) must be over, None for never. `bound`: its request binds the connection to its caller. `failed` is called,
+    once at most, when the upstream fails the exchange, before its head or after it: by going away, by what it sends, by
+    keeping silent. What the caller, the request's body or a slow consumer ends is no such failure. `violations` tells
+    the log of answers that break the rules.
     """
 
     __slots__ = (
@@ -45,11 +48,11 @@ class Exchange:
         "_left",
         "_loop",
         "_parser",
-        "_remarks",
         "_sent",
         "_settings",
         "_streamed",
         "_tunnel",
+        "_violations",
         "_waiter",
         "_watched",
         "_whole",
@@ -72,7 +75,7 @@ class Exchange:
         deadline: float | None,
         bound: bool,  # noqa: FBT001 - as above
         failed: Callable[[], None] | None,
-        remarks: Remarks,
+        violations: ProtocolViolations,
     ) -> None:
         self._loop = connection.loop
         self._connection: Connection | None = connection
@@ -82,7 +85,7 @@ class Exchange:
         self._deadline = deadline
         self._bound = bound
         self._failed = failed
-        self._remarks = remarks
+        self._violations = violations
         self._lasting = request.lasting
         self._streamed = not isinstance(request.body, bytes)
         self._expiry = DoubtReason.TOTAL_TIMEOUT
@@ -101,7 +104,9 @@ class Exchange:
     # Sending
 
     def begin(self, data: bytes) -> bool:
-        """Write the request's first bytes in the step in which the fence allows it; else the exchange is over, the connection untouched."""
+        """Write the request's first bytes in the step in which the fence allows it; else the exchange is over, the
+        connection untouched.
+        """
         connection = self._connection
         assert connection is not None
         if not self._fence():
@@ -113,8 +118,9 @@ class Exchange:
         return True
 
     def send_on(self, data: bytes) -> Connection | None:
-        """Write more of the request, in the step in which the fence allows it, and give the connection. None: there is nothing to be sent
-        any more, since the response has begun or the exchange is over. If the fence says no, it ends here, in doubt.
+        """Write more of the request, in the step in which the fence allows it, and give the connection. None: there is
+        nothing to be sent any more, since the response has begun or the exchange is over. If the fence says no, it ends
+        here, in doubt.
         """
         connection = self.open_connection()
         if connection is None or not self._may_send():
@@ -123,12 +129,16 @@ class Exchange:
         return connection
 
     def sent(self) -> None:
-        """The request is written to its last byte: the wait for the response begins, or for the upstream to take what it has not yet."""
+        """The request is written to its last byte: the wait for the response begins, or for the upstream to take what
+        it has not yet.
+        """
         self._sent = True
         self.limit_silence()
 
     def limit_silence(self) -> None:
-        """From now on `first_byte` counts: it is the upstream's turn to act, be it by taking some of what waits to be sent."""
+        """From now on `first_byte` counts: it is the upstream's turn to act, be it by taking some of what waits to be
+        sent.
+        """
         connection = self._connection
         if connection is None:
             return
@@ -155,7 +165,8 @@ class Exchange:
         return None if self._headed else self._connection
 
     def fail(self, error: BaseException, *, unsent: bool = True) -> None:
-        """End the exchange with `error` for the caller that waits, and cut the connection. No effect on an exchange that is over.
+        """End the exchange with `error` for the caller that waits, and cut the connection. No effect on an exchange
+        that is over.
 
         Without `unsent` the system, too, drops what it has not sent yet.
         """
@@ -180,7 +191,9 @@ class Exchange:
             raise self._failure
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """See the port. While the consumer is slow, at most `HIGH_WATER` bytes and one more read from the socket are held."""
+        """See the port. While the consumer is slow, at most `HIGH_WATER` bytes and one more read from the socket are
+        held.
+        """
         self._high_water = HIGH_WATER
         while True:
             if self._buffered():
@@ -195,7 +208,8 @@ class Exchange:
                 await self._wait_for_body()
 
     async def read(self, limit: int) -> bytes | None:
-        """The whole body if it is at most `limit` bytes long. None: it is longer; nothing is lost, `chunks` gives it from its start.
+        """The whole body if it is at most `limit` bytes long. None: it is longer; nothing is lost, `chunks` gives it
+        from its start.
 
         Raises InDoubt as `chunks` does. Does not wait at all when the response came in whole with its head.
         """
@@ -210,7 +224,9 @@ class Exchange:
         return self._take() if self._buffered() <= limit else None
 
     def tunnel(self) -> UpstreamTunnel:
-        """See the port. From here on the tunnel is its caller's to close. Raises LookupError if there is none, or none any more."""
+        """See the port. From here on the tunnel is its caller's to close. Raises LookupError if there is none, or none
+        any more.
+        """
         tunnel, self._tunnel = self._tunnel, None
         if tunnel is None:
             raise LookupError("no tunnel")
@@ -230,7 +246,7 @@ class Exchange:
         try:
             parser.feed(data)
         except Malformed as error:
-            self._remarks.refused(str(error), self._loop.time())
+            self._violations.refused(str(error), self._loop.time())
             self._fall(DoubtReason.INVALID_RESPONSE)
             return
         connection = self._connection
@@ -278,14 +294,16 @@ class Exchange:
     # Inside
 
     def _begin_response(self, parser: ResponseParser) -> None:
-        """The final response's head is whole. From now on only `total` counts, and silence while somebody waits for the body."""
+        """The final response's head is whole. From now on only `total` counts, and silence while a caller waits for the
+        body.
+        """
         self._headed = True
         self.status = parser.status
         self.reason = parser.reason
         self.headers = tuple(parser.headers)
         self.content_length = parser.content_length
-        if parser.offences:
-            self._remarks.mended(parser.offences, self._loop.time())
+        if parser.violations:
+            self._violations.repaired(parser.violations, self._loop.time())
         if not parser.complete:
             if self._lasting:
                 self._deadline = None
@@ -316,7 +334,9 @@ class Exchange:
         self._loop.call_later(WATCH, connection.guarded, self, self._watch_sending)
 
     def _watch_sending(self) -> None:
-        """While bytes wait for the kernel the event loop sends them by itself: ask the fence for these, too, until they have gone."""
+        """While bytes wait for the kernel the event loop sends them by itself: ask the fence for these, too, until they
+        have gone.
+        """
         self._watched = False
         connection = self._connection
         if connection is not None and connection.unsent and self._may_send():
@@ -330,7 +350,9 @@ class Exchange:
         self.fail(InDoubt(reason, self._seen_status()))
 
     def _is_fault(self, reason: DoubtReason) -> bool:
-        """Whether running out of this limit tells of the upstream. An event stream may be silent; a total may be used up by either side."""
+        """Whether running out of this limit tells of the upstream. An event stream may be silent; a total may be used
+        up by either side.
+        """
         match reason:
             case DoubtReason.FIRST_BYTE_TIMEOUT:
                 return True

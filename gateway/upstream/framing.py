@@ -14,11 +14,12 @@ _TELLING = re.compile(rb"\n(?=[CTActa])(?i:%b|%b)" % (_FRAMING, _BINDING))
 
 
 def encode(request: UpstreamRequest, host: bytes | None = None) -> tuple[bytes, bool]:
-    """The whole request as one buffer, or its head alone when the body is streamed. `host` replaces the value of its Host line.
+    """The whole request as one buffer, or its head alone when the body is streamed. `host` replaces the value of its
+    Host line.
 
-    With it comes whether the request binds its connection to its caller, so that the client must not use it for another one.
-    Raises ValueError if a part holds a line break, the target a space, or the fields framing: a caller's mistake that would otherwise
-    become a second request on the wire (RFC 9112 section 11.2).
+    With it comes whether the request binds its connection to its caller, so that the client must not use it for another
+    one. Raises ValueError if a part holds a line break, the target a space, or the fields framing: a caller's mistake
+    that would otherwise become a second request on the wire (RFC 9112 section 11.2).
     """
     method, target, body = request.method, request.target, request.body
     lines, breaks = _lines(request, host)
@@ -34,7 +35,9 @@ def encode(request: UpstreamRequest, host: bytes | None = None) -> tuple[bytes, 
 
 
 def with_host(headers: Headers, host: bytes) -> Headers:
-    """`headers` with this host, in the place of the first Host line, or first of all if there is none (RFC 9112 section 3.2)."""
+    """`headers` with this host, in the place of the first Host line, or first of all if there is none (RFC 9112 section
+    3.2).
+    """
     places = [place for place, (name, _) in enumerate(headers) if name.lower() == b"host"]
     if not places:
         return ((b"Host", host), *headers)
@@ -78,7 +81,9 @@ def _fields(lines: bytes) -> Headers:
 
 
 def _judge(head: bytes, breaks: int) -> bool:
-    """Whether the head binds its connection to its caller. Raises ValueError unless it has so many line breaks, and no framing."""
+    """Whether the head binds its connection to its caller. Raises ValueError unless it has so many line breaks, and no
+    framing.
+    """
     if len(head) - len(head.translate(None, b"\r\n")) != 2 * breaks:
         raise ValueError("a line break or a space inside the request head")
     if _TELLING.search(head) is None:

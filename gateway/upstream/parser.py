@@ -1,14 +1,15 @@
 """One response as bytes come in: the rules of RFC 9112 on top of llhttp. Knows no socket and no clock.
 
-llhttp refuses by itself, measured with httptools 0.9: `Content-Length` beside `Transfer-Encoding`, a second `Content-Length` even
-if equal, lengths that are not plain digits, bare LF and CR, folded lines, control characters in values, spaces around names. A head that
-it refuses is mended where RFC 9112 allows that (`gateway.upstream.mending`) and given to it anew; then the connection is not used again. In
-bodies only spaces behind a chunk size are put up with (section 7.1.1): llhttp is told so.
+llhttp refuses by itself, measured with httptools 0.9: `Content-Length` beside `Transfer-Encoding`, a second
+`Content-Length` even if equal, lengths that are not plain digits, bare LF and CR, folded lines, control characters in
+values, spaces around names. A head that it refuses is repaired where RFC 9112 allows that (`gateway.upstream.repair`)
+and given to it anew; then the connection is not used again. In bodies only spaces behind a chunk size are put up with
+(section 7.1.1): llhttp is told so.
 
-It lets pass, so that this module refuses: transfer codings other than `chunked`, chunked in HTTP/1.0, the versions 0.9 and 2.0, RTSP, a
-status below 100, control characters in the reason, heads without a limit, and interim responses with a body, which it would read as one
-or not, depending on the status. It knows nothing of HEAD, parses bytes behind the response as the next one, and takes an interim
-response that announces the connection's end for the last one.
+It lets pass, so that this module refuses: transfer codings other than `chunked`, chunked in HTTP/1.0, the versions 0.9
+and 2.0, RTSP, a status below 100, control characters in the reason, heads without a limit, and interim responses with a
+body, which it would read as one or not, depending on the status. It knows nothing of HEAD, parses bytes behind the
+response as the next one, and takes an interim response that announces the connection's end for the last one.
 """
 
 import math
@@ -19,10 +20,12 @@ from typing import NoReturn
 import httptools
 
 from gateway.core.model import Headers
-from gateway.upstream.mending import MAX_HEAD, CrookedHeads, Malformed, Offence
+from gateway.upstream.repair import MAX_HEAD, Malformed, MalformedHeads, Violation
 
 MAX_INFORMATIONAL = 32
-"""How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD` long."""
+"""How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD`
+long.
+"""
 
 _TIMEOUT = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNORECASE)
 _CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code != 0x09)
@@ -32,20 +35,19 @@ _START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
 class ResponseParser:
     """Parses one final response at a time: the first one is to `method`, each next one begins with `begin`.
 
-    Of the 1xx responses before the final one, 100 is skipped and the others go to `informational`. `upgrade` is the protocol that was
-    asked for: a 101 that switches to it (RFC 9110 section 7.8) is a final response without a body, `switched` is then set, and `rest`
-    holds the first bytes of that protocol. Any other 101 is malformed.
+    Of the 1xx responses before the final one, 100 is skipped and the others go to `informational`. `upgrade` is the
+    protocol that was asked for: a 101 that switches to it (RFC 9110 section 7.8) is a final response without a body,
+    `switched` is then set, and `rest` holds the first bytes of that protocol. Any other 101 is malformed.
 
     `status`, `reason`, `headers` (values without surrounding whitespace) and `content_length` (as announced) hold once
-    `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed. `reusable` is
-    then whether the connection may carry another exchange, with `begin`. De-framed body bytes wait in `body`, `buffered` of them, until
-    taken. `offences` are those that were put right in its heads. `patience` is for how many seconds the upstream says that it keeps an
-    idle connection.
+    `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed.
+    `reusable` is then whether the connection may carry another exchange, with `begin`. De-framed body bytes wait in
+    `body`, `buffered` of them, until taken. `violations` are those that were put right in its heads. `patience` is for
+    how many seconds the upstream says that it keeps an idle connection.
     """
 
     __slots__ = (
         "_again",
-        "_crooked",
         "_ends_with_head",
         "_fault",
         "_fresh",
@@ -55,6 +57,7 @@ class ResponseParser:
         "_interims",
         "_last",
         "_llhttp",
+        "_malformed",
         "_quiet",
         "_seen",
         "_until_eof",
@@ -65,13 +68,13 @@ class ResponseParser:
         "content_length",
         "head_complete",
         "headers",
-        "offences",
         "patience",
         "reason",
         "rest",
         "reusable",
         "status",
         "switched",
+        "violations",
     )
 
     def __init__(
@@ -96,9 +99,9 @@ class ResponseParser:
         self.rest = b""
         self.body: list[bytes] = []
         self.buffered = 0
-        self.offences: frozenset[Offence] = frozenset()
+        self.violations: frozenset[Violation] = frozenset()
         self._seen: bytearray | None = None  # all that was fed, while the head is not whole
-        self._crooked: CrookedHeads | None = None  # while heads have to be mended
+        self._malformed: MalformedHeads | None = None  # while heads have to be repaired
         self._interims = 0
         self._again = 0  # interim responses that were handed on before all of it was given to another parser
         self._fresh: list[bytes] = []
@@ -155,7 +158,9 @@ class ResponseParser:
         return whole
 
     def close(self) -> None:
-        """Nothing will be fed any more: lets go of llhttp, which holds this parser as this one holds it. What was parsed stays."""
+        """Nothing will be fed any more: lets go of llhttp, which holds this parser as this one holds it. What was
+        parsed stays.
+        """
         self._llhttp = None
 
     def _refuse(self, why: str) -> NoReturn:
@@ -163,8 +168,8 @@ class ResponseParser:
         raise Malformed(why) from None
 
     def _feed_head(self, data: bytes) -> None:
-        if self._crooked is not None:
-            self._mend(self._crooked, data)
+        if self._malformed is not None:
+            self._repair(self._malformed, data)
             return
         why = self._parse(data)
         if why is not None:
@@ -195,42 +200,44 @@ class ResponseParser:
         parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
         return parser
 
-    # Heads that have to be mended
+    # Heads that have to be repaired
 
     def _begin_anew(self, data: bytes, why: str) -> None:
-        """Go through all that was fed so far once more, head by head. Raises Malformed if it is not a head that is malformed."""
+        """Go through all that was fed so far once more, head by head. Raises Malformed if it is not a head that is
+        malformed.
+        """
         if self.head_complete:  # by these very bytes
             self._refuse(why)
         seen, self._seen = self._seen or bytearray(), None
-        self._crooked = CrookedHeads()
+        self._malformed = MalformedHeads()
         self._llhttp = self._new_llhttp()
         self._again, self._interims = self._interims, 0
         self.reason, self.headers, self.content_length = b"", [], None
         self._fault, self._last, self._fresh = None, False, []
         seen += data
-        self._mend(self._crooked, seen)
+        self._repair(self._malformed, seen)
 
-    def _mend(self, heads: CrookedHeads, data: bytes | bytearray) -> None:
+    def _repair(self, heads: MalformedHeads, data: bytes | bytearray) -> None:
         heads.feed(data)
         while not self.head_complete:
             try:
-                mended = heads.take()
+                repaired = heads.take()
             except Malformed as error:
                 self._refuse(str(error))
-            if mended is None:
+            if repaired is None:
                 return
-            self.offences |= mended.offences
-            why = self._parse(mended.head)
+            self.violations |= repaired.violations
+            why = self._parse(repaired.head)
             if why is not None:
                 self._refuse(why)
-        rest, self._crooked = heads.rest, None
+        rest, self._malformed = heads.rest, None
         if self.switched:
             self.rest = rest
         elif rest and not self.complete and (why := self._parse(rest)) is not None:
             self._refuse(why)
 
     def _finish(self, data: bytes) -> None:
-        if self.offences or (self._head_request and not data.endswith(b"\r\n\r\n")):
+        if self.violations or (self._head_request and not data.endswith(b"\r\n\r\n")):
             self.reusable = False
         if self._head_request or not self.reusable:
             self._llhttp = None  # it is not where the next response begins
@@ -306,7 +313,9 @@ class ResponseParser:
             self.head_complete = self.complete = self.switched = True
 
     def _begin_interim(self, parser: httptools.HttpResponseParser, *, framed: bool) -> None:
-        """RFC 9112 section 6.3 rule 1: it ends with its head. A length or coding says otherwise, and not every reader ignores it."""
+        """RFC 9112 section 6.3 rule 1: it ends with its head. A length or coding says otherwise, and not every reader
+        ignores it.
+        """
         if framed and self.content_length != 0:
             self._fault = "an interim response with a body"
         elif not parser.should_keep_alive():
@@ -344,7 +353,9 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
 
 
 def _patience(value: bytes) -> float:
-    """Seconds for which the sender of this `Keep-Alive` keeps an idle connection; infinite if it does not say (RFC 2068, 19.7.1.1)."""
+    """Seconds for which the sender of this `Keep-Alive` keeps an idle connection; infinite if it does not say (RFC
+    2068, 19.7.1.1).
+    """
     found = _TIMEOUT.search(value)
     return float(found[1]) if found else math.inf
 

@@ -18,13 +18,14 @@ class Endpoint:
 class UpstreamSettings:
     """One upstream's address, time limits and connection limit.
 
-    `connect` bounds name look-up, TCP and TLS together. `first_byte` counts from the write of the request (of a streamed body's end;
-    also from each moment at which the upstream stops reading it) to the complete head of the final response. `read_idle` bounds the
-    silence between two pieces of the body, counted while somebody waits for the next one; `stream_idle` stands in for it in event
-    streams (`text/event-stream`) and bounds the silence of tunnels. `total` counts from the call to the last body byte, waiting for a
-    slot included; None switches it off. Where the request is `lasting`, it counts to the response's head, or, if its body is streamed,
-    only to the connection. `keepalive` is how long an idle connection is kept, 0 for never. `slot_wait` is how long a call waits when
-    all `max_connections` are taken. `host` replaces the value of the request's Host line; None leaves it as it is.
+    `connect` bounds name look-up, TCP and TLS together. `first_byte` counts from the write of the request (of a
+    streamed body's end; also from each moment at which the upstream stops reading it) to the complete head of the final
+    response. `read_idle` bounds the silence between two pieces of the body, counted while a caller waits for the next
+    one; `stream_idle` stands in for it in event streams (`text/event-stream`) and bounds the silence of tunnels.
+    `total` counts from the call to the last body byte, waiting for a slot included; None switches it off. Where the
+    request is `lasting`, it counts to the response's head, or, if its body is streamed, only to the connection.
+    `keepalive` is how long an idle connection is kept, 0 for never. `slot_wait` is how long a call waits when all
+    `max_connections` are taken. `host` replaces the value of the request's Host line; None leaves it as it is.
     """
 
     url: str
@@ -40,7 +41,9 @@ class UpstreamSettings:
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    """`http://host[:port]`, `https://host[:port]` or `unix:/path`. Raises ValueError for anything else, a path or credentials included."""
+    """`http://host[:port]`, `https://host[:port]` or `unix:/path`. Raises ValueError for anything else, a path or
+    credentials included.
+    """
     if url.startswith("unix:"):
         path = url.removeprefix("unix:")
         if not path.startswith("/"):

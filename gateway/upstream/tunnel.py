@@ -1,4 +1,6 @@
-"""A connection that has left HTTP (RFC 9110 section 7.8): bytes both ways, in bounded memory, until one side ends or both fall silent."""
+"""A connection that has left HTTP (RFC 9110 section 7.8): bytes both ways, in bounded memory, until one side ends or
+both fall silent.
+"""
 
 import asyncio
 
@@ -11,9 +13,9 @@ FLUSH = 5.0
 class UpstreamTunnel:
     """Implements `gateway.ports.Tunnel`.
 
-    `first` are the bytes that came with the response's head, `idle` is the silence in both directions that ends it, in seconds. What the
-    upstream sent before it ended can still be read. The connection is never used for anything else again; its slot comes free as soon
-    as either side has ended, while bytes written before `close` still go out.
+    `first` are the bytes that came with the response's head, `idle` is the silence in both directions that ends it, in
+    seconds. What the upstream sent before it ended can still be read. The connection is never used for anything else
+    again; its slot comes free as soon as either side has ended, while bytes written before `close` still go out.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: Connection, first: bytes, idle: float) -> None:

@@ -11,9 +11,9 @@ from gateway.upstream.framing import LAST_CHUNK, chunk
 async def send_body(loop: asyncio.AbstractEventLoop, exchange: Exchange, body: AsyncIterator[bytes], length: int | None) -> None:
     """Send `body` and wait for the head of the final response, which may come first: then the rest is not sent.
 
-    Raises InDoubt like `Exchange.head`, also when `body` has another length than announced, and whatever `body` raises, as it is. In
-    each case, and when cancelled, the connection is cut. A connection whose request was not sent to its end is not reused. The fence is
-    asked for every piece.
+    Raises InDoubt like `Exchange.head`, also when `body` has another length than announced, and whatever `body` raises,
+    as it is. In each case, and when cancelled, the connection is cut. A connection whose request was not sent to its
+    end is not reused. The fence is asked for every piece.
     """
     sending = loop.create_task(_pump(exchange, body, length))
 

@@ -1,4 +1,6 @@
-"""A mistake of ours in a callback of a connection: its exchange ends in doubt, nobody hangs, and the connection is not used again."""
+"""A mistake of ours in a callback of a connection: its exchange ends in doubt, nobody hangs, and the connection is not
+used again.
+"""
 
 import asyncio
 import logging
@@ -111,7 +113,9 @@ async def test_a_mistake_after_the_head_ends_the_body(stub: Stub, upstream: Http
 
 
 async def test_a_mistake_of_the_callers_ends_in_doubt(stub: Stub, upstream: HttpUpstream) -> None:
-    """In the function that hands on interim responses; in the fence, asked again while bytes wait; in what is called at a failure."""
+    """In the function that hands on interim responses; in the fence, asked again while bytes wait; in what is called at
+    a failure.
+    """
     stub.script = raw(HINTS + OK)
     hinted = request()
     hinted.informational = raises

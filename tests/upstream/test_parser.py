@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.upstream.mending import MAX_HEAD, Malformed, Offence
 from gateway.upstream.parser import ResponseParser
+from gateway.upstream.repair import MAX_HEAD, Malformed, Violation
 
 LINE = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = LINE + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -167,85 +167,91 @@ def test_a_valid_response_is_read_by_its_framing(data: bytes, status: int, reaso
         assert not any(name in {b"A", b"Link", b"X-Trailer", b"Idempotency-Key"} for name, _ in parser.headers)
 
 
-MENDED: dict[str, tuple[bytes, Offence, list[tuple[bytes, bytes]]]] = {
-    "bare LF everywhere": (b"HTTP/1.1 201 Made\nA: b\nContent-Length: 2\n\nok", Offence.BARE_LF, [(b"A", b"b"), (b"Content-Length", b"2")]),
-    "bare LF after the status line": (b"HTTP/1.1 201 Made\nContent-Length: 2\r\n\r\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
-    "bare LF before the empty line": (b"HTTP/1.1 201 Made\r\nContent-Length: 2\n\r\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
-    "bare LF as the empty line": (b"HTTP/1.1 201 Made\r\nContent-Length: 2\r\n\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
-    "empty lines before it": (b"\r\n\nHTTP/1.1 201 Made\nContent-Length: 2\n\nok", Offence.BARE_LF, [(b"Content-Length", b"2")]),
+REPAIRED: dict[str, tuple[bytes, Violation, list[tuple[bytes, bytes]]]] = {
+    "bare LF everywhere": (
+        b"HTTP/1.1 201 Made\nA: b\nContent-Length: 2\n\nok",
+        Violation.BARE_LF,
+        [(b"A", b"b"), (b"Content-Length", b"2")],
+    ),
+    "bare LF after the status line": (b"HTTP/1.1 201 Made\nContent-Length: 2\r\n\r\nok", Violation.BARE_LF, [(b"Content-Length", b"2")]),
+    "bare LF before the empty line": (b"HTTP/1.1 201 Made\r\nContent-Length: 2\n\r\nok", Violation.BARE_LF, [(b"Content-Length", b"2")]),
+    "bare LF as the empty line": (b"HTTP/1.1 201 Made\r\nContent-Length: 2\r\n\nok", Violation.BARE_LF, [(b"Content-Length", b"2")]),
+    "empty lines before it": (b"\r\n\nHTTP/1.1 201 Made\nContent-Length: 2\n\nok", Violation.BARE_LF, [(b"Content-Length", b"2")]),
     "blanks before colons": (
         b"HTTP/1.1 201 Made\r\nA \t: b\r\nContent-Length : 2\r\n\r\nok",
-        Offence.BLANK_BEFORE_COLON,
+        Violation.BLANK_BEFORE_COLON,
         [(b"A", b"b"), (b"Content-Length", b"2")],
     ),
     "chunked, with a blank before the colon": (
         b"HTTP/1.1 201 Made\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-        Offence.BLANK_BEFORE_COLON,
+        Violation.BLANK_BEFORE_COLON,
         [(b"Transfer-Encoding", b"chunked")],
     ),
     "folded lines": (
         b"HTTP/1.1 201 Made\r\nA: b \r\n \t c\r\n\td\r\nContent-Length:\r\n 2\r\n\r\nok",
-        Offence.FOLDED,
+        Violation.FOLDED,
         [(b"A", b"b c d"), (b"Content-Length", b"2")],
     ),
     "a folded line in an interim response": (
         b"HTTP/1.1 103 Hints\r\nLink: a\r\n b\r\n\r\nHTTP/1.1 201 Made\r\nContent-Length: 2\r\n\r\nok",
-        Offence.FOLDED,
+        Violation.FOLDED,
         [(b"Content-Length", b"2")],
     ),
     "a folded line after an interim response": (
         b"HTTP/1.1 103 Hints\r\nLink: a\r\n\r\nHTTP/1.1 201 Made\r\nContent-Length: 2\r\nA: b\r\n c\r\n\r\nok",
-        Offence.FOLDED,
+        Violation.FOLDED,
         [(b"Content-Length", b"2"), (b"A", b"b c")],
     ),
     "control characters in a value": (
         b"HTTP/1.1 201 Made\r\nA: \x1b b\0c\rd\x7f\r\nContent-Length: 2\r\n\r\nok",
-        Offence.CONTROL,
+        Violation.CONTROL,
         [(b"A", b"b c d"), (b"Content-Length", b"2")],
     ),
     "a control character in the reason": (
         b"HTTP/1.1 201 M\0de\r\nContent-Length: 2\r\n\r\nok",
-        Offence.CONTROL,
+        Violation.CONTROL,
         [(b"Content-Length", b"2")],
     ),
     "two equal lengths": (
         b"HTTP/1.1 201 Made\r\nContent-Length: 2\r\nA: b\r\ncontent-length: 2\r\n\r\nok",
-        Offence.REPEATED_LENGTH,
+        Violation.REPEATED_LENGTH,
         [(b"Content-Length", b"2"), (b"A", b"b")],
     ),
     "a list of equal lengths": (
         b"HTTP/1.1 201 Made\r\nContent-Length: 2, 2\r\n\r\nok",
-        Offence.REPEATED_LENGTH,
+        Violation.REPEATED_LENGTH,
         [(b"Content-Length", b"2")],
     ),
 }
 
 
-@pytest.mark.parametrize(("data", "offence", "headers"), MENDED.values(), ids=MENDED)
-def test_a_head_that_can_be_read_in_one_way_only_is_put_right(data: bytes, offence: Offence, headers: list[tuple[bytes, bytes]]) -> None:
+@pytest.mark.parametrize(("data", "violation", "headers"), REPAIRED.values(), ids=REPAIRED)
+def test_a_head_that_can_be_read_in_one_way_only_is_put_right(
+    data: bytes, violation: Violation, headers: list[tuple[bytes, bytes]]
+) -> None:
     """RFC 9112 sections 2.2, 5.1 and 5.2, RFC 9110 sections 5.5 and 8.6: however the bytes are cut. The connection is not used again."""
     for step in (1, 3, 64 * 1024):
         told: list[int] = []
         parser = feed_all(ResponseParser(b"POST", None, lambda status, *_, told=told: told.append(status)), data, step)
         assert (parser.status, parser.headers, parser.take()) == (201, headers, b"ok")
-        assert (parser.complete, parser.reusable, parser.offences) == (True, False, frozenset({offence}))
+        assert (parser.complete, parser.reusable, parser.violations) == (True, False, frozenset({violation}))
         assert told == ([103] if b" 103 " in data else [])
 
 
 def test_spaces_behind_chunk_sizes_are_put_up_with() -> None:
     """RFC 9112 section 7.1.1: white space before an extension is allowed, and some servers pad their sizes to a width."""
     parser = parsed(CHUNKED + b"2  \r\nok\r\n1\t;a=b\r\n!\r\n0   \r\n\r\n")
-    assert (parser.take(), parser.complete, parser.reusable, parser.offences) == (b"ok!", True, True, frozenset())
+    assert (parser.take(), parser.complete, parser.reusable, parser.violations) == (b"ok!", True, True, frozenset())
 
 
-def test_what_follows_a_switch_behind_a_crooked_head_is_kept() -> None:
+def test_what_follows_a_switch_behind_a_malformed_head_is_kept() -> None:
     """The first bytes of the other protocol are not the parser's."""
     parser = ResponseParser(b"GET", b"websocket")
     parser.feed(b"HTTP/1.1 101 S\nConnection: upgrade\nUpgrade: websocket\n\nfirst")
     assert (parser.switched, parser.rest) == (True, b"first")
 
 
-def test_a_crooked_head_of_a_response_without_a_body() -> None:
+def test_a_malformed_head_of_a_response_without_a_body() -> None:
     """To HEAD, and without any framing: until the end of the stream."""
     assert parsed(b"HTTP/1.1 200 OK\nContent-Length: 77\n\n", b"HEAD").complete
     until_the_end = parsed(b"HTTP/1.0 200 OK\nA: b\n\nabc")
@@ -351,7 +357,17 @@ def test_long_heads_are_accepted_up_to_the_limit() -> None:
         (LINE + b"X: a\r\n", b" a\r\n" * 100),
         (b"", b"HTTP/1.1 102 Processing\n\n" * 10),
     ],
-    ids=["line", "lines", "interim responses", "chunk extension", "trailer", "trailers", "crooked line", "folded lines", "crooked interim"],
+    ids=[
+        "line",
+        "lines",
+        "interim responses",
+        "chunk extension",
+        "trailer",
+        "trailers",
+        "malformed line",
+        "folded lines",
+        "malformed interim",
+    ],
 )
 def test_nothing_but_a_body_may_go_on_for_ever(start: bytes, repeated: bytes) -> None:
     """An endless head, chain of interim responses, chunk extension or trailer section is refused before it fills the memory."""

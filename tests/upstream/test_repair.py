@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gateway.ports import DoubtReason, InDoubt
 from gateway.upstream import HttpUpstream, UpstreamSettings
-from gateway.upstream.mending import Malformed, Offence, mend
 from gateway.upstream.parser import ResponseParser
-from gateway.upstream.remarks import INTERVAL, Remarks
+from gateway.upstream.protocol_violations import INTERVAL, ProtocolViolations
+from gateway.upstream.repair import Malformed, Violation, repair
 from tests.upstream.stub import Stub, allow, call, raw, request
 
 NAMES = st.sampled_from([b"A", b"Set-Cookie", b"x-CaSe", b"Content-Type", b"ETag", b"Link"])
@@ -48,7 +48,7 @@ def test_a_spoiled_response_reads_as_the_one_that_was_meant(pair: tuple[bytes, b
     """Field for field, and to the byte of its body."""
     good, bad = map(read, pair)
     assert (bad.status, bad.headers, bad.take(), bad.complete) == (good.status, good.headers, good.take(), True)
-    assert bad.reusable is not bool(bad.offences)
+    assert bad.reusable is not bool(bad.violations)
 
 
 @given(
@@ -56,33 +56,33 @@ def test_a_spoiled_response_reads_as_the_one_that_was_meant(pair: tuple[bytes, b
         st.sampled_from([b"A", b" ", b"\t", b":", b"\n", b"\r", b"\0", b",", b"1", b"Content-Length", b"Transfer-Encoding"]), max_size=30
     )
 )
-def test_what_was_mended_needs_no_mending(pieces: list[bytes]) -> None:
+def test_what_was_repaired_needs_no_repair(pieces: list[bytes]) -> None:
     """Once is enough, and no line break is left but those between lines."""
     data = b"HTTP/1.1 200 OK\r\n" + b"".join(pieces).strip(b"\r\n") + b"\r\n\r\n"
     try:
-        mended = mend(data[: data.index(b"\n\r\n") + 3])
+        repaired = repair(data[: data.index(b"\n\r\n") + 3])
     except (Malformed, ValueError):
         return
-    assert mended.head.replace(b"\r\n", b"").translate(None, b"\r\n\0") == mended.head.replace(b"\r\n", b"")
-    again = mend(mended.head)
-    assert (again.head, again.offences) == (mended.head, frozenset())
+    assert repaired.head.replace(b"\r\n", b"").translate(None, b"\r\n\0") == repaired.head.replace(b"\r\n", b"")
+    again = repair(repaired.head)
+    assert (again.head, again.violations) == (repaired.head, frozenset())
 
 
 def test_a_framing_field_is_never_put_right_by_guessing() -> None:
     """What is not a space to every reader must not become one where it decides about the end of the body."""
     for field in (b"Content-Length: 2\x0b", b"Content-Length: \x002", b"Transfer-Encoding: chunked\x7f", b"Transfer-Encoding: \rchunked"):
         with pytest.raises(Malformed):
-            mend(b"HTTP/1.1 200 OK\r\n" + field + b"\r\n\r\n")
+            repair(b"HTTP/1.1 200 OK\r\n" + field + b"\r\n\r\n")
 
 
 def test_one_offence_is_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever looks for the reason finds it, and a server that commits it with every answer does not fill the log."""
-    remarks = Remarks("http://payments:8000")
+    violations = ProtocolViolations("http://payments:8000")
     with caplog.at_level(logging.INFO):
         for second in range(3):
-            remarks.mended({Offence.FOLDED}, float(second))
-            remarks.refused("lengths that differ", float(second))
-        remarks.mended({Offence.FOLDED}, INTERVAL)
+            violations.repaired({Violation.FOLDED}, float(second))
+            violations.refused("lengths that differ", float(second))
+        violations.repaired({Violation.FOLDED}, INTERVAL)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
     assert "http://payments:8000" in caplog.text
     assert "a folded line" in caplog.text
@@ -101,6 +101,6 @@ async def test_the_log_names_what_was_wrong_with_an_answer(caplog: pytest.LogCap
         await client.close()
     assert caught.value.reason is DoubtReason.INVALID_RESPONSE
     assert stub.url in caplog.text
-    assert Offence.BARE_LF.value in caplog.text
+    assert Violation.BARE_LF.value in caplog.text
     assert "lengths that differ" in caplog.text
     assert stub.connections == 2
