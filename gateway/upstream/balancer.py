@@ -155,7 +155,9 @@ class _Target:
 
     def answered(self, exchange: Exchange) -> None:
         """A call that was admitted while it was healthy got its answer."""
-        self._succeeded(exchange, self.health.succeeded(trial=False))
+        success = self.health.succeeded(trial=False)
+        if success is not None:
+            self._watch(exchange, success)
 
     def proved(self, exchange: Exchange) -> None:
         """A call that came after the opening got its answer: a trial, or one that no other target would take. It closes
@@ -165,12 +167,12 @@ class _Target:
         success = self.health.succeeded()
         if was_open:
             self._tell(healthy=True)
-        self._succeeded(exchange, success)
-
-    def _succeeded(self, exchange: Exchange, success: Success | None) -> None:
-        """A success that ended failures is taken back if the exchange fails after its head."""
         if success is not None:
-            exchange.watch(partial(self.failed, after=success))
+            self._watch(exchange, success)
+
+    def _watch(self, exchange: Exchange, success: Success) -> None:
+        """Take back a success that ended failures, if the exchange fails after its head."""
+        exchange.watch(partial(self.failed, after=success))
 
     def failed(self, *, trial: bool = False, reached: bool = True, after: Success | None = None) -> None:
         was_open = self.health.open

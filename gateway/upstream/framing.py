@@ -22,8 +22,7 @@ def encode(request: UpstreamRequest, host: bytes | None = None) -> tuple[bytes, 
     that would otherwise become a second request on the wire (RFC 9112 section 11.2).
     """
     method, target, body = request.method, request.target, request.body
-    lines, breaks = _lines(request, host)
-    head = b"%b %b HTTP/1.1\r\n%b" % (method, target, lines)
+    head, breaks = _head(b"%b %b HTTP/1.1" % (method, target), request, host)
     binds = _judge(head, breaks)
     if b" " in target or b" " in method:
         raise ValueError("a line break or a space inside the request head")
@@ -59,20 +58,20 @@ LAST_CHUNK = b"0\r\n\r\n"
 _LINE_ENDS = frozenset({b"\r\n", b""})
 
 
-def _lines(request: UpstreamRequest, host: bytes | None) -> tuple[bytes, int]:
-    """The field lines, and how many line breaks the head has with them."""
-    lines = request.lines
+def _head(start: bytes, request: UpstreamRequest, host: bytes | None) -> tuple[bytes, int]:
+    """The start line and the field lines, and how many line breaks they should have."""
+    lines, headers = request.lines, request.headers
     if lines is not None:
         if lines[-2:] not in _LINE_ENDS or lines[:1] == b"\r" or b"\n\r" in lines:
             raise ValueError("a line break in the wrong place")
         if host is None and request.upgrade is None:
-            return lines, lines.count(b"\r\n") + 1
-    headers = request.headers if lines is None else _fields(lines)
+            return b"%b\r\n%b" % (start, lines), lines.count(b"\r\n") + 1
+        headers = _fields(lines)
     if host is not None:
         headers = with_host(headers, host)
     if request.upgrade is not None:
         headers += ((b"Connection", b"upgrade"), (b"Upgrade", request.upgrade))
-    return b"\r\n".join([*map(b": ".join, headers), b""]), len(headers) + 1
+    return b"\r\n".join([start, *map(b": ".join, headers), b""]), len(headers) + 1
 
 
 def _fields(lines: bytes) -> Headers:

@@ -437,3 +437,45 @@ def test_what_follows_a_switch_is_kept_to_the_byte(first: bytes, cuts: set[int],
     assert (parser.status, parser.switched, parser.complete, parser.reusable) == (101, True, True, False)
     assert parser.headers == [(b"Connection", b"upgrade"), (b"Upgrade", b"WebSocket")]
     assert (got, parser.buffered) == (first, 0)
+
+
+SEEN = (
+    "status",
+    "reason",
+    "headers",
+    "content_length",
+    "head_complete",
+    "complete",
+    "reusable",
+    "patience",
+    "buffered",
+    "violations",
+    "rest",
+)
+IN_A_ROW = [
+    *[(b"POST", data) for data in RESPONSES],
+    (b"HEAD", LINE + b"Content-Length: 77\r\n\r\n"),
+    (b"HEAD", LINE + b"Content-Length: 0\r\n\r\n"),
+    (b"HEAD", CHUNKED),
+    (b"HEAD", LINE + b"\r\n"),
+    (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
+    (b"GET", b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=9\r\nContent-Length: 2\r\n\r\nok"),
+    (b"GET", b"\r\n" + LINE + b"Content-Length: 2\r\n\r\nok"),
+    (b"GET", CHUNKED + b"1  \r\nx\r\n0\r\nT: u\r\n\r\n"),
+    (b"GET", LINE + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nok"),
+]
+
+
+@given(st.lists(st.sampled_from(IN_A_ROW), min_size=2, max_size=5), st.integers(1, 200))
+def test_a_parser_that_read_a_response_reads_the_next_like_a_new_one(exchanges: list[tuple[bytes, bytes]], step: int) -> None:
+    """Nothing of one response is left in the next, however the bytes of both are cut."""
+    kept: ResponseParser | None = None
+    for method, data in exchanges:
+        fresh = feed_all(ResponseParser(method), data, step)
+        if kept is None or not kept.reusable:
+            kept = ResponseParser(method)
+        else:
+            kept.begin(method)
+        feed_all(kept, data, step)
+        assert [getattr(kept, name) for name in SEEN] == [getattr(fresh, name) for name in SEEN]
+        assert kept.take() == fresh.take()
