@@ -64,6 +64,9 @@ from gateway.core.status_headers import exposed
 from gateway.core.upstream_answer import removed_fields
 from gateway.ports import Retention, Upstream
 
+OBSERVED_BODY = 1024 * 1024 * 1024
+"""How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
+
 FindKey: TypeAlias = Callable[[Fields, bytes], KeyFound]
 """Finds the key in the field lines or in the target."""
 
@@ -84,11 +87,11 @@ class GuardPlan:
     `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be verified, or asked for.
     `kept` are the lower-case fields that a client's `Connection` cannot strip. `carry_key` None: the request goes on with the key as it
     came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `uncoded`: the upstream is asked for
-    answers without a content coding, since they are looked into. `pointers` are where a key stands in a JSON body, or will. `captures`:
-    values of the request are kept with its record; `seals`: the request itself is. `duplicates` is what this process has seen of equal
-    requests under other keys. `removed` are the lower-case fields of an answer that are between the upstream and the gateway. `terms` and
-    `retention` are what a store is told. `marks`: answers say what became of their key; `exposed` are the fields that a page's script needs
-    to see.
+    answers without a content coding, since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are
+    where a key stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is.
+    `duplicates` is what this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are
+    between the upstream and the gateway. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
+    `exposed` are the fields that a page's script needs to see.
     """
 
     route_id: str
@@ -103,6 +106,7 @@ class GuardPlan:
     carry_key: CarryKey | None
     changes_body: bool
     uncoded: bool
+    longest_body: int
     pointers: tuple[str, ...]
     fingerprinter: Fingerprinter
     captures: bool
@@ -185,6 +189,7 @@ def make_guard_plan(
         None if goes_as_it_came(policy) else _key_carrier(policy, secret),
         changes_body(policy),
         policy.reads_answers,
+        max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
         tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
         make_fingerprinter(policy.fingerprint, secret, version),
         policy.reconcilable and policy.mode is Mode.ENFORCE,

@@ -101,13 +101,17 @@ class Attempt:
         """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
         try:
             self._deps.keeper.hold(self._lease)
-            outcome = NotSent(NotSentReason.SHUTTING_DOWN) if self._stopped else await self._execute()
-            await self._settle(outcome)
+            await self._settle(self._unsent() if self._stopped else await self._execute())
         finally:
             self._deps.keeper.drop(self._settling.lease)
             if self._relay is not None:
                 self._relay.close()
-            self.give_up()
+            if not self.reply.done():
+                self.give_up()
+
+    def _unsent(self) -> NotSent:
+        self._request.close()
+        return NotSent(NotSentReason.SHUTTING_DOWN)
 
     def stop(self) -> None:
         """The process is going away: if nothing has been begun yet, nothing will be."""

@@ -62,7 +62,8 @@ class Attempts:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         attempt = self._tasks.pop(task)
-        attempt.give_up()
+        if not attempt.reply.done():
+            attempt.give_up()
         if self._running.get(attempt.key) is attempt:
             del self._running[attempt.key]
             self._on_end(attempt)

@@ -99,7 +99,7 @@ class Engine:
 
     def _statement(self, request: GuardedRequest) -> Statement:
         """With a fresh owner token: a statement that was lost can then never be taken for another's."""
-        return Statement(intent_of(request, _meaning(request), self._deps.randomness.token()), self._deps.clock.boottime())
+        return Statement(intent_of(request, request.meaning, self._deps.randomness.token()), self._deps.clock.boottime())
 
     async def _judge(self, request: GuardedRequest, found: Record | Tombstone, search: Search) -> Found:
         """Carry out what the core decides about what is there. None: reserve again."""
@@ -127,7 +127,7 @@ class Engine:
         return await search.next(found)
 
     async def _comparable(self, request: GuardedRequest, found: Record) -> Fingerprint | None:
-        return await self._foreign.comparable(content_of(request), _meaning(request), found.fingerprint)
+        return await self._foreign.comparable(content_of(request), request.meaning, found.fingerprint)
 
     async def _claim(self, request: GuardedRequest, found: Record) -> Lease | None:
         statement = self._statement(request)
@@ -235,7 +235,7 @@ class Engine:
 
     def _duplicate(self, request: GuardedRequest, duplicates: Duplicates) -> bool:
         """Whether this caller has lately sent an equal request under another key: counted and told of, never deduplicated."""
-        digest, now = _meaning(request).digest, self._deps.clock.boottime()
+        digest, now = request.meaning.digest, self._deps.clock.boottime()
         if not duplicates.seen(request.key.scope_id, digest, request.key.lookup_digest(), now):
             return False
         self._deps.observer.duplicate_seen(request.guard.route_id, request.key_digest or "")
@@ -261,8 +261,3 @@ class Engine:
         self._attempts.stop()
         await asyncio.gather(self._attempts.quiet(grace), self._lost.drain(grace))
         return await self._attempts.give_up()
-
-
-def _meaning(request: GuardedRequest) -> Fingerprint:
-    assert request.meaning is not None, "its fingerprint is made before anything is asked of a store"
-    return request.meaning

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from gateway.core.fingerprint import BodyDigest, Content
-from gateway.core.headers import first
+from gateway.core.headers import Fields
 from gateway.core.key_location import Parts, put
-from gateway.core.model import Fingerprint, Headers, RecordKey
+from gateway.core.model import Fingerprint, RecordKey
 from gateway.core.policy import FormKey, HeaderKey
 from gateway.core.splice import JsonText
 from gateway.plan import GuardPlan
@@ -35,10 +35,11 @@ class Client(Protocol):
 class GuardedRequest(Protocol):
     """One keyed request on a guarded route.
 
-    `guard` is the plan of its route, `key` where its record is, `key_digest` the key as logs show it, `origin_form` the request target as
-    received, in origin-form. A `payload` that was spilled comes with the digest of its `parts` if it is multipart; `text` is
-    what is known of the body as JSON. The engine sets the others: `content` is what the fingerprint is made of, `meaning` the fingerprint,
-    `sealed` as in `Intent`; so are `captured` and `correlation`, which come with the request.
+    `guard` is the plan of its route, `key` where its record is, `key_digest` the key as logs show it. `origin_form` is the request target
+    as received, in origin-form; `fields` are the field lines without what would mislead the upstream. A `payload` that was spilled comes
+    with the digest of its `parts` if it is multipart; `text` is what is known of the body as JSON. The engine sets the others: `content` is
+    what the fingerprint is made of, `meaning` the fingerprint, `sealed` as in `Intent`; so are `captured` and `correlation`, which come
+    with the request.
     """
 
     request_id: str
@@ -46,20 +47,16 @@ class GuardedRequest(Protocol):
     key: RecordKey
     method: str
     origin_form: bytes
+    fields: Fields
     key_digest: str | None
     payload: bytes | Body
     parts: bytes | None
     text: JsonText | None
     content: Content | None
-    meaning: Fingerprint | None
+    meaning: Fingerprint
     captured: Mapping[str, str] | None
     correlation: str | None
     sealed: bytes | None
-
-    @property
-    def lines(self) -> Headers:
-        """The field lines as received, without what would mislead the upstream."""
-        ...
 
     @property
     def host(self) -> bytes:
@@ -92,11 +89,11 @@ def _make_content(request: GuardedRequest) -> Content:
     meaning = body if isinstance(body, bytes) else BodyDigest(body.length, body.sha256, request.parts)
     target, place = request.origin_form, policy.key.place
     if not isinstance(place, HeaderKey):  # the key, however it is spelled, is no part of what its request means
-        headers = request.lines if isinstance(place, FormKey) else ()
+        headers = request.fields.lines if isinstance(place, FormKey) else ()
         bare = put(place, "", Parts(headers, target, meaning if isinstance(meaning, bytes) else None, request.text))
         if bare is not None:
             target, meaning = bare.target, meaning if bare.body is None else bare.body
-    return Content(policy.scope, request.method, target, request.lines, meaning, request.host)
+    return Content(policy.scope, request.method, target, request.fields.lines, meaning, request.host)
 
 
 def to_send(request: GuardedRequest) -> UpstreamRequest:
@@ -106,5 +103,5 @@ def to_send(request: GuardedRequest) -> UpstreamRequest:
         body = parts.body
     if not isinstance(body, bytes):
         return UpstreamRequest(method, parts.target, parts.headers, body.pieces(), body.length)
-    framed = not body and any(first(request.lines, name) is not None for name in (b"content-length", b"transfer-encoding"))
+    framed = not body and any(request.fields.first(name) is not None for name in (b"content-length", b"transfer-encoding"))
     return UpstreamRequest(method, parts.target, parts.headers, body, frame_empty=framed)

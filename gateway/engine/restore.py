@@ -61,9 +61,7 @@ class Restoring:
         return found.expired and found.born_ago > self.deps.clock.boottime() - self.lease.started
 
     def _intent(self, owner: bytes) -> Intent:
-        meaning = self.request.meaning
-        assert meaning is not None, "a request that was reserved has a meaning"
-        return intent_of(self.request, meaning, owner)
+        return intent_of(self.request, self.request.meaning, owner)
 
     async def _put_back(self, end: Answered | Doubted) -> Settled:
         settled = await self.deps.store.restore(self.lease, self._intent(self.lease.owner), end)

@@ -9,7 +9,7 @@ from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing
 from gateway.core.overrides import fold
 from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPolicy, Policy, QueryKey
 from gateway.core.problems import Problem
-from gateway.core.scope import PrincipalMissing, Scope, ScopeFound
+from gateway.core.scope import PrincipalMissing
 from gateway.core.splice import JsonText
 from gateway.engine.answers import Refused, Reply
 from gateway.plan import GuardPlan
@@ -29,12 +29,10 @@ def misspelt(doubles: frozenset[bytes], policy: Policy) -> Reply | None:
     return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=detail))
 
 
-def judge_scope(found: ScopeFound) -> Scope | Reply:
-    """What it means for the request what header fields tell of its caller."""
-    if isinstance(found, PrincipalMissing):
-        detail = f"This operation needs the {found.header} field, once, to identify the caller."
-        return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=detail))
-    return found
+def principal_missing(found: PrincipalMissing) -> Reply:
+    """The refusal of a request whose caller does not show who it is."""
+    detail = f"This operation needs the {found.header} field, once, to identify the caller."
+    return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=detail))
 
 
 def announced_too_large(fields: Fields, policy: Policy) -> bool:
@@ -53,9 +51,12 @@ def judge_in_body(guard: GuardPlan, body: bytes | None, fields: Fields, text: Js
 
 def judge(found: KeyFound, fields: Fields, policy: Policy) -> Key | Unkeyed | Reply:
     """What a key, or none, means for the request."""
+    return found if isinstance(found, Key) else without_key(found, fields, policy)
+
+
+def without_key(found: KeyMissing | KeyInvalid, fields: Fields, policy: Policy) -> Unkeyed | Reply:
+    """What it means that there is no key, or a bad one."""
     match found:
-        case Key():
-            return found
         case KeyMissing():
             if (
                 fields.first(b"early-data") is not None

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
 from gateway.core.fingerprint import Content
-from gateway.core.headers import Fields, Hop, hops_left, to_upstream, uncoded
+from gateway.core.headers import Fields, Hop, to_upstream, uncoded
 from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.key import Key
 from gateway.core.key_location import Parts
-from gateway.core.model import Fingerprint, Headers, RecordKey
+from gateway.core.model import Fingerprint, RecordKey
 from gateway.core.policy import Policy
 from gateway.core.routes import split_target
 from gateway.core.scope import Scope
@@ -30,9 +30,9 @@ class Call(Request):
 
     `begin` must be called first. `fields` are the field lines without what would mislead the upstream; `doubles` the folded names of those
     that came in a second spelling, which is gone. `origin_form` is the target that is forwarded, byte for byte; `effective_host` the host
-    that the request is for, as received. `route` and `mode` are as logs call them. `guarded`: the request is under its route's `guard`.
-    `sent_key` is the key that the head has; `scope` the caller's; `key` where its record is, known once there is a `key_digest`, which is
-    its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
+    that the request is for, as received; `hops` what `hops_left` says. `route` and `mode` are as logs call them. `guarded`: the request is
+    under its route's `guard`. `sent_key` is the key that the head has; `scope` the caller's; `key` where its record is, known once there is
+    a `key_digest`, which is its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
     is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
     100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation` and `sealed` are as in `GuardedRequest`.
@@ -49,6 +49,7 @@ class Call(Request):
         "guard",
         "guarded",
         "held",
+        "hops",
         "key",
         "key_digest",
         "meaning",
@@ -77,6 +78,7 @@ class Call(Request):
     effective_host: bytes
     guard: GuardPlan
     key: RecordKey
+    meaning: Fingerprint
 
     def __init__(  # noqa: PLR0917 - positional, since it is called for every request
         self,
@@ -92,6 +94,7 @@ class Call(Request):
         self.cors: Cors | None = None
         self.route = UNMATCHED
         self.mode = "off"
+        self.hops: int | None = None
         self.guarded = False
         self.sent_key: Key | None = None
         self.scope: Scope | None = None
@@ -106,7 +109,6 @@ class Call(Request):
         self.waited_for = False
         self.doubles: frozenset[bytes] = frozenset()
         self.unlisted: Policy | None = None
-        self.meaning: Fingerprint | None = None
         self.content: Content | None = None
         self.captured: Mapping[str, str] | None = None
         self.correlation: str | None = None
@@ -119,8 +121,11 @@ class Call(Request):
         self.started = now
         expected = self.fields.first(b"expect")
         self.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
-        self.origin_form = self.target if self.target.startswith(b"/") else _origin_form(self.method, self.target)
-        self.effective_host = effective_host(self.target, self.fields.first(b"host"))
+        host = self.fields.first(b"host")
+        if self.target.startswith(b"/"):
+            self.origin_form, self.effective_host = self.target, host or b""
+        else:
+            self.origin_form, self.effective_host = _origin_form(self.method, self.target), effective_host(self.target, host)
 
     # ---- of its head
 
@@ -143,7 +148,7 @@ class Call(Request):
         """What this hop tells the upstream about the client. Host follows the target where that names one (RFC 9112 section 3.2.2)."""
         address = self.connection.address or "unix"
         scheme = b"https" if self.connection.secure else b"http"
-        edge, trusted = self.routing.edge, self.routing.trusts(address)
+        edge, trusted = self.routing.edge, bool(self.routing.trusted_proxies) and self.routing.trusts(address)
         version = b"1.1" if self.version == (1, 1) else b"%d.%d" % self.version
         return Hop(address.encode(), scheme, self.effective_host, trusted, self.request_id.encode(), edge.forwarding, edge.name, version)
 
@@ -173,10 +178,6 @@ class Call(Request):
     # ---- for the engine
 
     @property
-    def lines(self) -> Headers:
-        return self.fields.lines
-
-    @property
     def client(self) -> Client:
         return self.connection
 
@@ -188,7 +189,7 @@ class Call(Request):
     def forwarded(self) -> Parts | None:
         """The request as the upstream shall see it, with the key as the route says. None if its body cannot take it."""
         guard = self.guard
-        headers = to_upstream(self.fields.lines, self.hop(), guard.kept, hops=hops_left(self.method, self.fields))
+        headers = to_upstream(self.fields.lines, self.hop(), guard.kept, hops=self.hops)
         if guard.uncoded:
             headers = uncoded(headers)
         body = self.payload if guard.changes_body and isinstance(self.payload, bytes) else None

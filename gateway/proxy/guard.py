@@ -9,11 +9,11 @@ from gateway.core.decision import Label
 from gateway.core.key import Key
 from gateway.core.model import RecordKey
 from gateway.core.packing import INLINE
-from gateway.core.policy import FormKey, ForwardKey, Mode
+from gateway.core.policy import FormKey, ForwardKey
 from gateway.core.problems import Problem
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
-from gateway.core.scope import derived_key, key_digest, scope_of
+from gateway.core.scope import PrincipalMissing, derived_key, key_digest, scope_of
 from gateway.core.splice import JsonText
 from gateway.core.weak_keys import notice
 from gateway.engine.answers import Refused, Reply
@@ -21,11 +21,17 @@ from gateway.http.body import SMALL, BodyTooLarge, MemoryFull, read_body
 from gateway.plan import GuardPlan
 from gateway.ports import Memory, Observer
 from gateway.principal import Facts, Unidentified, told_by_fields, told_value
-from gateway.proxy.admission import Unkeyed, announced_too_large, judge, judge_in_body, judge_scope, misspelt, overloaded, too_large
+from gateway.proxy.admission import (
+    Unkeyed,
+    announced_too_large,
+    judge_in_body,
+    misspelt,
+    overloaded,
+    principal_missing,
+    too_large,
+    without_key,
+)
 from gateway.proxy.call import Call
-
-OBSERVED_BODY = 1024 * 1024 * 1024
-"""How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
 
 _NO_ROOM = (
     "The upstream wants the key in the body, which cannot take it: only JSON of at most 1 MiB with an object in that place can.",
@@ -79,23 +85,23 @@ class Guard:
                 assert_never(missing)
 
     def _take_body(self, call: Call, guard: GuardPlan) -> Missing | Reply | None:
-        if announced_too_large(call.fields, guard.policy):
+        body = call.body
+        small = not body.exists or (body.complete and body.received <= SMALL)
+        if body.received > guard.policy.limits.request_body if small else announced_too_large(call.fields, guard.policy):
             return too_large(guard.policy)
         if self.memory.full:
             return overloaded()
-        body = call.body
-        if body.exists and (not body.complete or body.received > SMALL):
+        if not small:
             return Missing.BODY
-        if body.received > _limit(guard):
-            return too_large(guard.policy)
-        call.go_on()
+        if call.waited_for:
+            call.go_on()
         call.take(body.take() if body.exists else b"")
         return None
 
     async def _read(self, call: Call) -> Reply | None:
         call.go_on()
         try:
-            taken = await read_body(call, _limit(call.guard), call.pace(), self.memory)
+            taken = await read_body(call, call.guard.longest_body, call.pace(), self.memory)
         except BodyTooLarge:
             return too_large(call.guard.policy)
         except MemoryFull:
@@ -125,25 +131,19 @@ class Guard:
         return None
 
 
-def _limit(guard: GuardPlan) -> int:
-    limit = guard.policy.limits.request_body
-    return max(OBSERVED_BODY, limit) if guard.policy.mode is Mode.OBSERVE else limit
-
-
 def _judge_head(call: Call, guard: GuardPlan) -> Missing | Unkeyed | Reply | None:
-    refused = misspelt(call.doubles, guard.policy)
-    if refused is not None:
+    if call.doubles and (refused := misspelt(call.doubles, guard.policy)) is not None:
         return refused
     if guard.find_key is not None:
-        key = judge(guard.find_key(call.fields, call.origin_form), call.fields, guard.policy)
+        key = guard.find_key(call.fields, call.origin_form)
         if not isinstance(key, Key):
-            return key
+            return without_key(key, call.fields, guard.policy)
         call.sent_key = key
     if guard.find_scope is None:
         return Missing.PRINCIPAL
-    scope = judge_scope(guard.find_scope(call.fields))
-    if isinstance(scope, Reply):
-        return scope
+    scope = guard.find_scope(call.fields)
+    if isinstance(scope, PrincipalMissing):
+        return principal_missing(scope)
     if guard.policy.keeps_principal:
         call.principal = told_by_fields(call.fields, guard.policy)
     call.scope = scope

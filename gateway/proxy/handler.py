@@ -6,7 +6,7 @@ from typing import Protocol, assert_never
 
 from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
-from gateway.core.headers import hops_left, to_upstream
+from gateway.core.headers import to_upstream
 from gateway.core.key_location import not_named
 from gateway.core.model import Headers
 from gateway.core.policy import ForwardKey, HeaderKey, Mode, Policy, Route
@@ -205,8 +205,7 @@ class Proxy:
 
     async def _pass(self, call: Call, plan: RoutePlan) -> Reply:
         kept, policy = (frozenset[bytes](), None) if plan.guard is None else (plan.guard.kept, plan.guard.policy)
-        hops = hops_left(call.method, call.fields)
-        wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=hops), policy)
+        wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=call.hops), policy)
         try:
             if may_mislead(call, plan) and (refused := await judge_body(call, plan, self._memory)) is not None:
                 return refused
@@ -250,7 +249,7 @@ class Proxy:
                 call.request_bytes or call.body.received,
                 response.sent,
                 gone,
-                call.client_address(),
+                call.client_address() if call.routing.trusted_proxies else call.connection.address,
             )
         )
 

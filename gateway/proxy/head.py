@@ -23,11 +23,12 @@ def judge_head(call: Call) -> Reply | None:
     problem = judge_framing(call.version, fields)
     if problem is not None:
         return Reply(Label.REFUSED_REQUEST, Refused(problem))
-    if not sound_authority(call.target):
+    if not (call.target.startswith(b"/") or sound_authority(call.target)):
         return Reply(Label.REFUSED_REQUEST, Refused(Problem.BAD_REQUEST))
-    if looped(fields, call.routing.edge.name):
+    if fields.first(b"via") is not None and looped(fields, call.routing.edge.name):
         return Reply(Label.REFUSED_REQUEST, Refused(Problem.PROXY_LOOP))
-    if hops_left(call.method, fields) == 0:
+    call.hops = hops_left(call.method, fields)
+    if call.hops == 0:
         return Reply(Label.BYPASS, _answer_here(call))
     return None
 

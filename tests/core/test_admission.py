@@ -8,9 +8,9 @@ from gateway.core.key import Key, find_key
 from gateway.core.model import Headers, RecordKey
 from gateway.core.policy import HeaderKey, HeaderPrincipal, KeyPolicy, Limits, Policy
 from gateway.core.problems import Problem
-from gateway.core.scope import Scope, find_scope
+from gateway.core.scope import PrincipalMissing, Scope, find_scope
 from gateway.engine.answers import Refused, Reply
-from gateway.proxy.admission import Unkeyed, announced_too_large, judge, judge_scope, too_large
+from gateway.proxy.admission import Unkeyed, announced_too_large, judge, principal_missing, too_large
 from tests.support.requests import plan_of
 
 SECRET = b"s"
@@ -34,9 +34,9 @@ def admitted(fields: Fields, policy: Policy) -> RecordKey | Unkeyed | Reply:
     if isinstance(key, Unkeyed | Reply):
         return key
     assert isinstance(key, Key)
-    scope = judge_scope(guard.find_scope(fields))
-    if isinstance(scope, Reply):
-        return scope
+    scope = guard.find_scope(fields)
+    if isinstance(scope, PrincipalMissing):
+        return principal_missing(scope)
     return too_large(policy) if announced_too_large(fields, policy) else RecordKey(scope.id, key.text)
 
 

@@ -1,9 +1,10 @@
 """Guarded requests without a client's connection, and the plan of their route."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.core.fingerprint import Content
+from gateway.core.headers import Fields
 from gateway.core.key_location import Parts
 from gateway.core.model import Fingerprint, Headers, RecordKey
 from gateway.core.policy import Policy, Route
@@ -25,6 +26,9 @@ def plan_of(policy: Policy, upstream: Upstream | None = None, secret: bytes = b"
     return make_guard_plan(Route("charge", "/v1/charges", "payments", policy=policy), policy, upstream or NoUpstream(), secret)
 
 
+NOT_MADE = Fingerprint(0, b"", b"")
+
+
 @dataclass(slots=True)
 class StagedRequest:
     """Implements `gateway.engine.request.GuardedRequest`. `wire` are the field lines that the upstream shall see."""
@@ -33,7 +37,7 @@ class StagedRequest:
     guard: GuardPlan
     key: RecordKey
     payload: bytes | Body
-    lines: Headers = ((b"Content-Type", b"application/json"),)
+    fields: Fields = field(default_factory=lambda: Fields(((b"Content-Type", b"application/json"),)))
     wire: Headers = ((b"Content-Type", b"application/json"),)
     method: str = "POST"
     origin_form: bytes = b"/v1/charges"
@@ -44,7 +48,7 @@ class StagedRequest:
     parts: bytes | None = None
     text: JsonText | None = None
     content: Content | None = None
-    meaning: Fingerprint | None = None
+    meaning: Fingerprint = NOT_MADE
     captured: Mapping[str, str] | None = None
     correlation: str | None = None
     sealed: bytes | None = None

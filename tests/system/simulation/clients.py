@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from gateway.core.decision import Label
+from gateway.core.headers import Fields
 from gateway.core.model import Headers, RecordKey
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Switched
 from gateway.engine.engine import Engine
@@ -45,7 +46,7 @@ class Ask:
             (b"Idempotency-Key", self.key.key.encode()),
             (b"X-Request-Id", self.request_id.encode()),
         )
-        return StagedRequest(self.request_id, plan, self.key, self.meaning.encode(), headers, headers + wire)
+        return StagedRequest(self.request_id, plan, self.key, self.meaning.encode(), Fields(headers), headers + wire)
 
 
 @dataclass(frozen=True, slots=True)
