@@ -1,4 +1,6 @@
-"""The attempts of a process: its own, so that no client's connection can cancel one, and a drain waits for them."""
+"""The attempts of a process. They belong to the process, so that no client's connection can cancel one, and a drain
+waits for them.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from gateway.ports import Clock, Observer
 
 
 class Attempts:
-    """Runs attempts, each in a task. `on_end` is told of each guarding one when it has ended."""
+    """Runs attempts, each in a task. It calls `on_end` with each guarding attempt that has ended."""
 
     def __init__(self, clock: Clock, observer: Observer, on_end: Callable[[Attempt], None]) -> None:
         self._clock = clock
@@ -20,7 +22,7 @@ class Attempts:
         self._stopped = False
 
     def begin(self, attempt: Attempt, *, guards: bool) -> None:
-        """Run it. `guards`: those who wait for its key may rely on hearing of its end."""
+        """Run an attempt. `guards`: requests that wait for its key may rely on `on_end`."""
         if guards:
             if self._stopped:
                 attempt.stop()
@@ -45,7 +47,7 @@ class Attempts:
             await asyncio.wait(self._tasks, timeout=remaining)
 
     def stop(self) -> None:
-        """From now on nothing is sent; what is at an upstream ends in doubt."""
+        """From now on no attempt sends anything; attempts at an upstream end in doubt."""
         self._stopped = True
         for task, attempt in list(self._tasks.items()):
             attempt.stop()
@@ -53,7 +55,7 @@ class Attempts:
                 task.cancel()
 
     async def give_up(self) -> bool:
-        """Cancel what is left. Whether nothing was."""
+        """Cancel the attempts that are left. Returns whether there was none."""
         left = list(self._tasks)
         for task in left:
             task.cancel()

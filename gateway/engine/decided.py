@@ -1,4 +1,4 @@
-"""What a decision is told as, where nothing more has to be done for it."""
+"""The answer to a decision, where the gateway does nothing more for it."""
 
 from typing import assert_never
 
@@ -20,7 +20,7 @@ from gateway.engine.answers import LOOK_AGAIN, Refused, Reply
 
 
 def label_of(decision: Decision) -> Label:
-    """What a request is counted as about which this is decided. A claim is one that would have been executed again."""
+    """The label of a request about which this is decided. A claim would have been executed again."""
     match decision:
         case Replay():
             return Label.REPLAY
@@ -31,7 +31,7 @@ def label_of(decision: Decision) -> Label:
 
 
 def answer_to(decision: Decision) -> Reply:
-    """The answer to a decision that asks nothing more of anybody."""
+    """The answer to a decision after which nothing remains to be done."""
     match decision:
         case ReplayWithoutBody(_, response):
             members = {

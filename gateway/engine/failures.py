@@ -18,7 +18,7 @@ def tell_unreachable(observer: Observer, upstream: str, failure: NotSent) -> Non
 
 
 def unreachable(failure: NotSent) -> Refused:
-    """What a client is told when nothing of its request was sent."""
+    """The answer when the gateway sent nothing of the request."""
     retry_after = 1 if failure.retry_after is None else min(RETRY_AFTER_MAX, max(1, math.ceil(failure.retry_after)))
     reason, known = failure.reason.value, FAILURES[failure.reason]
     return Refused(known.problem, known.status, retry_after, members={"reason": reason}, cause=reason)

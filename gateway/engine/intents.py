@@ -1,4 +1,4 @@
-"""What a request asks of the store."""
+"""Makes the intent of a request: what it asks of the store."""
 
 from gateway.core.model import Fingerprint, Intent
 from gateway.core.redaction import redact_target
@@ -6,7 +6,7 @@ from gateway.engine.request import GuardedRequest
 
 
 def intent_of(request: GuardedRequest, meaning: Fingerprint, owner: bytes) -> Intent:
-    """The intent of `owner`, a token that no statement but this one is sent with."""
+    """The intent under `owner`, a token that no other statement carries."""
     return Intent(
         request.key,
         meaning,

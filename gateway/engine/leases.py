@@ -1,8 +1,8 @@
-"""Holding leases: the fence before sending, and renewal while the owner lives.
+"""Holds leases: the fence before sending, and the renewal while the owner lives.
 
-Trust runs from the *start* of the last acknowledged reserve or renewal, so that a slow round trip cannot stretch ownership, and on a
-clock that counts suspend. Past it nothing is sent. The database's clock alone decides when a lease lapses; ours only makes us stop
-trusting sooner.
+The process trusts a lease from the *start* of the last acknowledged reserve or renewal, so that a slow round trip
+cannot stretch ownership, on a clock that counts suspend. After that it sends nothing. Only the database's clock decides
+when a lease lapses; ours only makes the process stop earlier.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from gateway.core.model import Lease
 from gateway.ports import Clock, Observer, Store, StoreUnavailable
 
 MARGIN = 0.1
-"""The part of a lease, at its end, in which its holder no longer trusts it."""
+"""The share of a lease, at its end, in which its holder no longer trusts it."""
 
 LONGEST_TICK = 1.0
 
@@ -24,7 +24,9 @@ class _Held:
 
 
 class LeaseKeeper:
-    """The leases that this process holds. `run` must run for as long as any is held; `on_tick` is called about once a second."""
+    """The leases that this process holds. `run` must run for as long as any is held; `on_tick` is called about once a
+    second.
+    """
 
     def __init__(self, store: Store, clock: Clock, observer: Observer, on_tick: Callable[[], Awaitable[None]] | None = None) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""What an attempt asks before it sends: whether its scope still means what this process takes it to mean."""
+"""The check before an attempt sends: whether its scope still means what this process takes it to mean."""
 
 from typing import Protocol
 
@@ -6,13 +6,17 @@ from gateway.core.policy import Policy
 
 
 class Meanings(Protocol):
-    """Nobody gives a scope another meaning while a process that serves it holds the old one, or while a record of it is live.
+    """No process gives a scope another meaning while a process that serves it holds the old one, or while a record of
+    it is live.
 
-    So it is enough to ask once between the reserve and the first byte: whoever wants another meaning afterwards finds the record.
+    So one check between the reserve and the first byte is enough: a process that wants another meaning afterwards finds
+    the record.
     """
 
     def differs(self, policy: Policy) -> bool:
-        """Whether the scope is known to mean something else by now. Then nothing of it may be executed or replayed here."""
+        """Whether this process knows that the scope means something else by now. It must not execute or replay anything
+        of it then.
+        """
         ...
 
     def held(self, policy: Policy) -> bool:
@@ -20,12 +24,12 @@ class Meanings(Protocol):
         ...
 
     async def confirm(self, policy: Policy) -> bool:
-        """As `held`, and looks if that is not sure. Raises `StoreUnavailable`."""
+        """As `held`; looks in the database if that is not sure. Raises `StoreUnavailable`."""
         ...
 
 
 class Unchanging:
-    """Where nobody else is: scopes mean what they mean."""
+    """For a process without others: scopes mean what they mean."""
 
     def differs(self, _policy: Policy) -> bool:
         return False

@@ -1,5 +1,5 @@
-"""A body that is read at the upstream's pace, whatever the client's. One that is relayed leaves as it comes, all but its last piece, which
-waits for the commit.
+"""Reads a body at the upstream's pace, whatever the client's. A relayed body leaves as it comes, except its last piece,
+which waits for the commit.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ class Relay:
         self._held_back = b""
 
     async def read(self, response: UpstreamResponse, cap: int, *, stream: bool) -> tuple[int, bytes]:
-        """Read to the end. Returns length and SHA-256. What is larger than `cap` is not kept, but relayed; so is a `stream`."""
+        """Read to the end. Returns length and SHA-256. A body larger than `cap` is relayed and not kept; a `stream` is
+        relayed, too.
+        """
         if stream or (response.content_length or 0) > cap:
             self._relay(response)
         length, digest = 0, hashlib.sha256()
@@ -62,18 +64,18 @@ class Relay:
         self.spool.end(self._held_back)
 
     def cut(self) -> None:
-        """The answer must not end normally, unless it has ended already."""
+        """Cut the answer short, unless it has ended already."""
         if not self.spool.ended:
             self.spool.cut()
 
     def close(self) -> None:
-        """The attempt needs it no more. What a client is still being given stays until it has it."""
+        """The attempt needs it no more. What its client has not got yet stays until it has."""
         self.cut()
         self.spool.close()
 
     async def _next(self, chunks: AsyncIterator[bytes], response: UpstreamResponse) -> bytes | None:
-        """The next piece; None at the end. While a stream of unknown length is silent, the piece that is held back is let go: an event
-        must not wait for the next one. What waits for the commit then is the end of the body alone.
+        """The next piece; None at the end. While a stream of unknown length is silent, the piece that is held back is
+        let go: an event must not wait for the next one. What waits for the commit then is the end of the body alone.
         """
         coming = anext(chunks, None)
         if not (self.relaying and self._held_back) or response.content_length is not None:

@@ -1,4 +1,4 @@
-"""An upstream's body that goes straight on to the client, with the client's pace."""
+"""Passes an upstream's body straight on to the client, at the client's pace."""
 
 from collections.abc import AsyncIterator
 

@@ -1,8 +1,9 @@
 """Duplicates that wait for the end of another attempt (`in_flight: wait`).
 
-However many wait for a key, one watch looks at its record for all of them: when an attempt of this process ends, else now and then. What
-must be done once for all (to reserve again where nothing is found, to lapse a record whose owner is gone) is the turn of one of those who
-hear of a look. Places are bounded; a client that leaves, or ends its sending, frees its own.
+One watch looks at a key's record for all requests that wait for it: when an attempt of this process ends, else now and
+then. One of the requests that hear of a look does what one must do for all: reserve again where there is no record,
+lapse a record whose owner is gone. The number of places is bounded; a client that leaves, or ends its sending, frees
+its own.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from gateway.engine.request import Client
 from gateway.ports import Clock, Observer, StoreUnavailable
 
 MAX_WAITERS = 1000
-"""How many requests of this process may wait at a time; more of them get the conflict answer at once."""
+"""How many requests of this process may wait at a time. Further ones get the conflict answer at once."""
 
 POLL_FIRST = 0.05
 POLL_LONGEST = 1.0
@@ -24,7 +25,9 @@ POLL_LONGEST = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look has found, None if there is no record. `mine`: it is this waiter's turn to do what one must do for all."""
+    """What a look has found; None if there is no record. `mine`: it is this request's turn to do what one must do for
+    all.
+    """
 
     found: Record | None
     mine: bool
@@ -32,7 +35,9 @@ class Seen:
 
 @dataclass(slots=True, eq=False)
 class _Watch:
-    """Those who wait for one key. `askers` are to hear of the next look; in order, since the first of them has the turn."""
+    """The requests that wait for one key. `askers` hear of the next look, in order, since the first of them has the
+    turn.
+    """
 
     places: int = 0
     askers: dict["asyncio.Future[Seen | StoreUnavailable | None]", None] = field(default_factory=dict)
@@ -51,7 +56,9 @@ class Place:
         self._left = False
 
     async def next(self) -> Seen | None:
-        """What the next look finds that begins from now on. None: the time is up, or the client has left. Raises `StoreUnavailable`."""
+        """The result of the next look that begins from now on. None: the time is up, or the client has left. Raises
+        `StoreUnavailable`.
+        """
         remaining = self._deadline - self._clock.boottime()
         if self._left or remaining <= 0:
             return None
@@ -74,14 +81,16 @@ class Place:
         self._watch.wake.set()
 
     def leave(self) -> None:
-        """Nobody waits here any more."""
+        """End the watch: no request waits here any more."""
         self._left = True
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(None)
 
 
 class Waiting:
-    """All who wait in this process: `places`. `running` says whether an attempt of this process is under way; `ended` will tell its end."""
+    """All requests that wait in this process. `running` says whether an attempt of this process is under way; `ended`
+    reports its end.
+    """
 
     def __init__(
         self,
@@ -103,8 +112,8 @@ class Waiting:
 
     @contextmanager
     def place(self, key: RecordKey, seconds: float, client: Client | None) -> Iterator[Place]:
-        """A place for at most `seconds`. One whose client has ended its sending is free at once: who cannot tell it from one that has
-        left must not hold a place for it.
+        """A place for at most `seconds`. A client that ends its sending frees it at once: the gateway cannot tell it
+        from a client that has left.
         """
         watch = self._watches.get(key)
         if watch is None:
@@ -131,7 +140,7 @@ class Waiting:
                 watch.task.cancel()
 
     def ended(self, key: RecordKey) -> None:
-        """An attempt of this process has ended: all who wait for it hear of it at once."""
+        """An attempt of this process has ended: all requests that wait for it hear of it at once."""
         watch = self._watches.get(key)
         if watch is not None:
             watch.wake.set()
