@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import statistics
 import sys
 import threading
 import time
@@ -32,6 +33,8 @@ WARM_UP = 40
 ROUNDS = 25
 QUIET = 0.03
 """Seconds without a call after which a request counts as over: what is done after the answer belongs to it."""
+LONGEST = 20
+"""So many times that is waited."""
 BODY = b'{"account":"acct_%06d","amount":%d,"currency":"EUR","description":"order %d"}'
 HEAD = (
     b"POST %b HTTP/1.1\r\nHost: api.test\r\nUser-Agent: calls/1\r\nAccept: */*\r\nAuthorization: Bearer tenant-1\r\n"
@@ -44,7 +47,7 @@ class Calls:
     """What was entered so far, by code. `resumed` counts coroutines and generators that went on after a wait."""
 
     entered: Counter[CodeType] = field(default_factory=Counter)
-    resumed: int = 0
+    resumed: Counter[CodeType] = field(default_factory=Counter)
     total: int = 0
 
     def hook(self, frame: FrameType, event: str, _: Any) -> None:
@@ -52,33 +55,53 @@ class Calls:
         if event != "call":
             return
         code = frame.f_code
-        if code.co_flags & GENERATORS and code.co_code[frame.f_lasti + 1] & 3:  # the argument of RESUME: 0 is a first entry
-            self.resumed += code.co_filename.startswith(OURS)
-        else:
-            self.entered[code] += 1
+        again = code.co_flags & GENERATORS and code.co_code[frame.f_lasti + 1] & 3  # the argument of RESUME: 0 is a first entry
+        (self.resumed if again else self.entered)[code] += 1
         self.total += 1
+
+    def take(self) -> "Calls":
+        """What came since the last time."""
+        taken = Calls(self.entered, self.resumed, self.total)
+        self.entered, self.resumed = Counter(), Counter()
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One request's way: calls and files of ours, how often a frame of ours went on after a wait, and Python calls of libraries."""
+    """The way of one kind of request: what each of several entered. Background work, which few of them met, is left out."""
 
-    calls: int
-    files: int
-    resumed: int
-    libraries: int
-    functions: Counter[str] = field(compare=False)
+    entered: Counter[CodeType]
+    resumed: Counter[CodeType]
 
     @classmethod
-    def of(cls, counted: Calls) -> "Way":
-        ours = {code: times for code, times in counted.entered.items() if code.co_filename.startswith(OURS)}
-        libraries = sum(times for code, times in counted.entered.items() if not code.co_filename.startswith((OURS, MINE)))
-        files = {code.co_filename for code in ours}
-        return cls(sum(ours.values()), len(files), counted.resumed, libraries, Counter({_named(code): n for code, n in ours.items()}))
+    def of(cls, requests: list[Calls]) -> "Way":
+        return cls(_usual([one.entered for one in requests]), _usual([one.resumed for one in requests]))
+
+    def figures(self) -> dict[str, Any]:
+        """Calls and files of ours, how often a frame of ours went on after a wait, and calls of libraries in Python."""
+        return {
+            "calls": sum(_ours(self.entered).values()),
+            "files": len({code.co_filename for code in _ours(self.entered)}),
+            "resumed": sum(_ours(self.resumed).values()),
+            "libraries": sum(times for code, times in self.entered.items() if not code.co_filename.startswith((OURS, MINE))),
+        }
+
+    def functions(self) -> list[tuple[str, int]]:
+        return Counter({_named(code): times for code, times in _ours(self.entered).items()}).most_common()
+
+
+def _usual(counted: list[Counter[CodeType]]) -> Counter[CodeType]:
+    """How often each code is entered in the middle one of the requests."""
+    codes = {code for one in counted for code in one}
+    return +Counter({code: statistics.median_low(one[code] for one in counted) for code in codes})
+
+
+def _ours(counted: Counter[CodeType]) -> dict[CodeType, int]:
+    return {code: times for code, times in counted.items() if code.co_filename.startswith(OURS)}
 
 
 class Client:
-    """One keep-alive connection. Each request has a key, a trace and a body of its own; with `again`, key and body of an earlier one."""
+    """One keep-alive connection. Key and body belong to the number of a request, its trace is its own."""
 
     def __init__(self, port: int, prefix: str) -> None:
         self._port = port
@@ -122,24 +145,22 @@ class Driver:
         self._port = port
         self._dsn = dsn
         self._calls = Calls()
-        self._by_function: dict[str, Counter[str]] = {}
 
     def run(self, *, functions: bool) -> dict[str, Any]:
         """The figures of each kind of request."""
         self._until_it_serves()
         self._loop.call_soon_threadsafe(sys.setprofile, self._calls.hook)
         client = Client(self._port, "k")
-        self._warm_up(client, b"/v1/charges")
-        new = self._shortest("new key", self._walk(client, b"/v1/charges", range(1000, 1000 + ROUNDS)))
-        self._warm_up(client, b"/v1/charges")
-        replay = self._shortest("replay", self._walk(client, b"/v1/charges", range(1000, 1000 + ROUNDS)))
-        self._warm_up(client, b"/other")
-        unguarded = self._shortest("unguarded", self._walk(client, b"/other", range(ROUNDS)))
-        figures: dict[str, Any] = {"new key": new, "replay": replay, "unguarded": unguarded}
-        figures["new key"]["frames"], stack = self._frames_at_reserve()
+        ways: dict[str, Way] = {}
+        for name, path in (("new key", b"/v1/charges"), ("replay", b"/v1/charges"), ("unguarded", b"/other")):
+            self._warm_up(client, path)
+            ways[name] = Way.of(self._walk(client, path))
+        figures: dict[str, Any] = {name: way.figures() for name, way in ways.items()}
+        stacks = self._stacks_at_reserve()
+        figures["new key"]["frames"] = max((len(stack) for stack in stacks if not stack[0].startswith("store/")), default=0)
         if functions:
-            figures["functions"] = {name: counted.most_common() for name, counted in self._by_function.items()}
-            figures["stack"] = stack
+            figures["functions"] = {name: way.functions() for name, way in ways.items()}
+            figures["stacks"] = stacks
         return figures
 
     def _warm_up(self, client: Client, path: bytes) -> None:
@@ -156,36 +177,31 @@ class Driver:
             time.sleep(0.05)
         raise SystemExit("the gateway does not serve")
 
-    def _walk(self, client: Client, path: bytes, numbers: range) -> list[Way]:
-        """The way of each of the requests."""
-        ways = []
-        for number in numbers:
-            self._calls.entered, self._calls.resumed = Counter(), 0
+    def _walk(self, client: Client, path: bytes) -> list[Calls]:
+        """What each of the requests entered. A second walk along a guarded path is one of replays."""
+        walked = []
+        for number in range(WARM_UP, WARM_UP + ROUNDS):
+            self._calls.take()
             client.send(path, number)
             status = client.status()
             if status != 201:
                 raise SystemExit(f"unexpected status {status}")
             self._until_quiet()
-            ways.append(Way.of(self._calls))
-        return ways
+            walked.append(self._calls.take())
+        return walked
 
     def _until_quiet(self) -> None:
-        before = -1
-        while before != self._calls.total:
+        """Until nothing was entered for a while. Background work may go on for ever."""
+        for _ in range(LONGEST):
             before = self._calls.total
             time.sleep(QUIET)
-
-    def _shortest(self, name: str, ways: list[Way]) -> dict[str, Any]:
-        """The shortest way that a request took: to the others, background work and turns of the clock have added."""
-        way = min(ways, key=lambda way: (way.calls, way.libraries))
-        self._by_function[name] = way.functions
-        agreed = f"{ways.count(way)}/{len(ways)}"
-        return {"calls": way.calls, "files": way.files, "resumed": way.resumed, "libraries": way.libraries, "agreed": agreed}
+            if before == self._calls.total:
+                return
 
     # ---- frames
 
-    def _frames_at_reserve(self) -> tuple[int, list[str]]:
-        """How many coroutines of ours a request waits under while Postgres holds its reserve back: the deepest of the tasks it made."""
+    def _stacks_at_reserve(self) -> list[list[str]]:
+        """The coroutines of ours in each task that a request made or waits for while Postgres holds its reserve back."""
         holding, held = threading.Event(), threading.Event()
         locker = threading.Thread(target=asyncio.run, args=(self._hold(held, holding),), daemon=True)
         locker.start()
@@ -200,8 +216,7 @@ class Driver:
         if client.status() != 201:
             raise SystemExit("the held request was refused")
         locker.join(30)
-        deepest = max(stacks, key=len, default=[])
-        return len(deepest), deepest
+        return [stack for stack in stacks if stack]
 
     async def _hold(self, held: threading.Event, holding: threading.Event) -> None:
         connection = await asyncpg.connect(self._dsn)

@@ -1,4 +1,8 @@
-"""A load generator that is cheaper than what it measures: prebuilt requests over keep-alive connections, one in flight on each."""
+"""A load generator that is cheaper than what it measures: keep-alive connections with one request in flight on each.
+
+No two requests are the same: each has a trace of its own, and the body belongs to the key, so that nothing that remembers a whole head or
+body gains by it.
+"""
 
 import asyncio
 import itertools
@@ -7,11 +11,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import cast
 
-BODY = b'{"account":"alice","amount":100,"currency":"EUR","description":"' + b"y" * 120 + b'"}'
+BODY = b'{"account":"acct_%08d","amount":%d,"currency":"EUR","description":"order %d of a customer, %b"}'
 HEAD = (
     b"POST %b HTTP/1.1\r\nHost: bench.test\r\nUser-Agent: load/1\r\nAccept: */*\r\nAuthorization: Bearer tenant-1\r\n"
-    b"Content-Type: application/json\r\nIdempotency-Key: %b\r\nContent-Length: %d\r\n\r\n"
+    b"Content-Type: application/json\r\ntraceparent: 00-%016x%016x-%016x-01\r\nIdempotency-Key: %b\r\nContent-Length: %d\r\n\r\n"
 )
+SPREAD = 0x9E3779B97F4A7C15
+"""Multiplied with a number modulo 2**64, it gives another one that looks like none of its neighbours."""
+MASK = 2**64 - 1
 
 
 @dataclass(slots=True)
@@ -36,6 +43,14 @@ class Result:
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
+def request(path: bytes, prefix: bytes, key: int, trace: int) -> bytes:
+    """One request: the key looks random, the body is the key's, the trace the request's."""
+    body = BODY % (key, 100 + key % 9000, key, b"y" * (80 + key % 40))
+    name = b"%b-%016x" % (prefix, (key + 1) * SPREAD & MASK)
+    mixed = (trace + 1) * SPREAD & MASK
+    return HEAD % (path, mixed, mixed ^ MASK, mixed >> 1 | 1, name, len(body)) + body
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, run: "_Run") -> None:
         self.run = run
@@ -51,13 +66,13 @@ class _Connection(asyncio.Protocol):
         self.run.ended(self)
 
     def send(self) -> None:
-        request = self.run.next_request()
+        following = self.run.next_request()
         assert self.transport is not None
-        if request is None:
+        if following is None:
             self.transport.close()
             return
         self.sent = time.perf_counter()
-        self.transport.write(request)
+        self.transport.write(following)
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -66,8 +81,10 @@ class _Connection(asyncio.Protocol):
             return
         head = self.buffer[:end].lower()
         at = head.find(b"content-length:")
-        length = int(head[at + 15 :].partition(b"\r\n")[0]) if at >= 0 else 0
-        if len(self.buffer) < end + 4 + length:
+        if at >= 0:
+            if len(self.buffer) < end + 4 + int(head[at + 15 :].partition(b"\r\n")[0]):
+                return
+        elif head.find(b"transfer-encoding:") >= 0 and not self.buffer.endswith(b"0\r\n\r\n"):
             return
         self.run.result.latencies.append(time.perf_counter() - self.sent)
         self.run.result.statuses[int(self.buffer[9:12])] += 1
@@ -89,7 +106,7 @@ class _Run:
         if self.left == 0:
             return None
         self.left -= 1
-        return HEAD % (self.path, b"%b-%012d" % (self.prefix, next(self.keys)), len(BODY)) + BODY
+        return request(self.path, self.prefix, next(self.keys), self.left)
 
     def ended(self, _: _Connection) -> None:
         self.open -= 1

@@ -10,8 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -21,7 +19,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.compare import CONFIG, newest_redis, process
+from benchmarks.systems import Settings, config_text, migrate, newest_redis, process
 from gateway.devtools.embedded import start_postgres, start_redis
 from gateway.devtools.embedded.launch import free_port
 
@@ -173,13 +171,10 @@ async def run_all(stack: ExitStack, folder: Path, size: int, clients: int) -> No
     behind = server.sockets[0].getsockname()[1]
     print(f"{'case':56} {'before':>9} {'peak':>9} {'grown':>9} {'seconds':>9}   (MiB)")
     for number, case in enumerate(cases(size, clients)):
-        port, admin = free_port(), free_port()
+        port = free_port()
         config = folder / f"{number}.yaml"
-        settings = CONFIG.format(port=port, admin=admin, dsn=postgres.dsn, redis=redis.url, upstream=behind)
-        settings = settings.replace(f'"http://127.0.0.1:{behind}"', f'"http://127.0.0.1:{behind}", max_connections: 4096')
-        config.write_text(settings)
-        command = (sys.executable, "-m", "gateway", "migrate", "--config", str(config))
-        subprocess.run(command, check=True, capture_output=True)  # noqa: ASYNC221 - nothing else runs yet
+        config.write_text(config_text(postgres.dsn, redis.url, behind, port=port, settings=Settings(slots=4096)))
+        migrate(config)
         with process("-m", "gateway", "serve", "--config", str(config), port=port, log=folder / f"{number}.log") as child:
             print(await measure(case, port, child.pid), flush=True)
     server.close()

@@ -22,8 +22,8 @@ from pathlib import Path
 import asyncpg
 import uvloop
 
-from benchmarks.compare import process
 from benchmarks.load import Result, load
+from benchmarks.systems import process, resident
 from gateway.devtools.embedded import start_postgres
 from gateway.devtools.embedded.launch import free_port
 
@@ -73,12 +73,6 @@ class Round:
     def __str__(self) -> str:
         p50, p99 = (self.result.percentile(share) * 1e3 for share in (0.5, 0.99))
         return f"{self.result.rate:.0f} req/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms, {self.looks} looks, {self.resident / 1024:.1f} MiB"
-
-
-def resident(pid: int) -> int:
-    """KiB of a process in memory."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0])
 
 
 async def prepare(connection: "asyncpg.Connection[asyncpg.Record]", arm: str, backlog: int, prefix: str) -> None:

@@ -1,6 +1,6 @@
 """No feature makes the path of a request longer unseen: `benchmarks.calls` counts it, and the figures of today are the limits.
 
-Who makes the path shorter lowers them; who has to raise one says why in the commit.
+Who makes the path shorter lowers them; who has to raise one says why in the commit. Two calls are to spare, for an alarm that rings.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from tests.support.upstream import CountingUpstream
 
 LIMITS = {
     #             calls of ours, files of ours, coroutines of ours above the wait for reserve
-    "new key": {"calls": 492, "files": 81, "frames": 9},
-    "replay": {"calls": 228, "files": 63},
-    "unguarded": {"calls": 207, "files": 38},
+    "new key": {"calls": 478, "files": 82, "frames": 6},
+    "replay": {"calls": 202, "files": 58},
+    "unguarded": {"calls": 209, "files": 38},
 }
 
 

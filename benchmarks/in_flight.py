@@ -1,0 +1,112 @@
+"""Memory while many slow requests are under way: each with a key, a lease, a connection of its client's and one to the upstream."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar, cast
+
+import uvloop
+
+from benchmarks.load import request
+from benchmarks.systems import HERE, Settings, Stage, resident, start_gateway
+from gateway.devtools.embedded.launch import free_port
+
+AT_A_TIME = 200
+SETTLE = 3.0
+ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
+
+
+class _Slow(asyncio.Protocol):
+    """Keeps what it is asked until it is told to answer, which a connection that sends `now` does."""
+
+    waiting: ClassVar[set["_Slow"]] = set()
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        assert self.transport is not None
+        if data == b"count":
+            self.transport.write(b"%d" % len(self.waiting))
+        elif data == b"now":
+            for one in self.waiting:
+                if one.transport is not None:
+                    one.transport.write(ANSWER)
+            self.waiting.clear()
+        else:
+            self.waiting.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.waiting.discard(self)
+
+
+async def _serve(port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(_Slow, "127.0.0.1", port, backlog=4096)
+    await server.serve_forever()
+
+
+async def _open(port: int, count: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    opened = []
+    for first in range(0, count, AT_A_TIME):
+        wanted = range(first, min(first + AT_A_TIME, count))
+        opened += await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in wanted))
+    return opened
+
+
+async def _measure(port: int, pid: int, upstream: int, count: int) -> tuple[float, float, float]:
+    """KiB of the gateway before, with idle connections, and with a request under way on each."""
+    control, tell = await asyncio.open_connection("127.0.0.1", upstream)
+    before = resident(pid)
+    opened = await _open(port, count)
+    await asyncio.sleep(SETTLE)
+    idle = resident(pid)
+    for first in range(0, count, AT_A_TIME):
+        for number, (_, writer) in enumerate(opened[first : first + AT_A_TIME], first):
+            writer.write(request(b"/v1/charges", b"slow", number, number))
+        for _ in range(600):
+            tell.write(b"count")
+            if int(await control.read(16)) >= min(first + AT_A_TIME, count):
+                break
+            await asyncio.sleep(0.05)
+        else:
+            raise SystemExit(f"only some of {count} requests reached the upstream")
+    await asyncio.sleep(SETTLE)
+    busy = resident(pid)
+    tell.write(b"now")
+    statuses = [(await reader.readuntil(b"\r\n\r\n"))[9:12] for reader, _ in opened]
+    if statuses.count(b"201") != count:
+        raise SystemExit(f"{count - statuses.count(b'201')} of {count} requests failed")
+    for _, writer in opened:
+        writer.close()
+    return before, idle, busy
+
+
+def run(on: Stage, count: int, tree: Path | None) -> str:
+    """A table in Markdown."""
+    port = free_port()
+    words = (sys.executable, "-m", "benchmarks.in_flight", str(port))
+    with subprocess.Popen(words, cwd=HERE.parent) as slow:
+        try:
+            settings = Settings(
+                more=f"client: {{max_connections: {count + 1000}}}",
+                slots=count + 100,
+                target=", timeouts: {first_byte: 300s, total: 600s}, max_execution: 700s",
+            )
+            gateway = start_gateway(on, "slow", upstream=port, tree=tree, settings=settings)
+            before, idle, busy = uvloop.run(_measure(gateway.port, gateway.pid, port, count))
+        finally:
+            slow.terminate()
+    each = ((idle - before) / count, (busy - before) / count)
+    return (
+        f"{count} connections, then a slow new key on each\n\n| | MiB | KiB each |\n| --- | ---: | ---: |\n"
+        f"| before | {before / 1024:.0f} | |\n| idle connections | {idle / 1024:.0f} | {each[0]:.1f} |\n"
+        f"| requests in flight | {busy / 1024:.0f} | {each[1]:.1f} |"
+    )
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(int(sys.argv[1])))

@@ -1,0 +1,6 @@
+"""Install the peers."""
+
+from benchmarks.peers import install
+
+if __name__ == "__main__":
+    install()
