@@ -5,7 +5,7 @@ from time import perf_counter
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, Transition
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.replay_cache import Answer, ReplayCache
 
 STORE = "local"
@@ -24,7 +24,7 @@ class CachedStore:
         self._store = store
         self._cache = cache
         self._clock = clock
-        self._observer = observer or Quiet()
+        self._observer = observer or NullObserver()
         self._running: dict[bytes, Intent] = {}
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 
-class Quiet:
+class NullObserver:
     """`gateway.ports.StoreObserver` without effect."""
 
     def store_operation(self, store: str, operation: str, seconds: float) -> None:

@@ -49,7 +49,7 @@ from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, S
 from gateway.store.deletions import Deletions
 from gateway.store.held import Held, HeldLeases, milliseconds
 from gateway.store.looks import Looks
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
 from gateway.store.redis.hotpath import Found, HotPath, Told
@@ -99,7 +99,7 @@ class TieredStore:
         self._max_value = max_value
         self._seal = Seal(secret)
         self._deletions = deletions
-        self._observer = observer or Quiet()
+        self._observer = observer or NullObserver()
         self._writes = Writeback(clock, self._observer)
         self._held = HeldLeases(hot, clock, self._observer)
         self._looks = Looks(authority.find)

@@ -21,7 +21,7 @@ from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import Client, content_of
 from gateway.ports import Randomness, StoreUnavailable, WebhookExchange
 from gateway.runtime.spool import MemoryBudget
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from tests.engine.store import TroubledStore
 from tests.engine.upstream import ActingUpstream
 from tests.support.memory_store.rows import Grave
@@ -64,7 +64,7 @@ async def _play(play: Scene, loop: SimulatedLoop) -> None:
     await stage.quiet()
 
 
-class NotingObserver(Quiet):
+class NotingObserver(NullObserver):
     """Notes what the engine tells."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from gateway.ports import Retention, StoreUnavailable
 from gateway.runtime.system import SystemClock
 from gateway.store.cached import CachedStore
 from gateway.store.deletions import Deletions
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.replay_cache import ReplayCache
@@ -29,7 +29,7 @@ SECONDS = 3.0
 
 
 @dataclass(slots=True)
-class Heard(Quiet):
+class Heard(NullObserver):
     """What an observer was told."""
 
     operations: list[tuple[str, str]] = field(default_factory=list)

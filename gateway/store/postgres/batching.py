@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
-from gateway.store.postgres.lane import STORE, Lane, Refused, unavailable
+from gateway.store.postgres.lane import STORE, DataRefused, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 
 I = TypeVar("I")  # noqa: E741 (an item; the letter is a type variable's whole name)
@@ -27,7 +27,7 @@ ALONE_BYTES = 256 * 1024
 WAITING_MAX = 16384
 
 Statement = Callable[[Lane, Sequence[I]], Awaitable[Mapping[bytes, R | StoreUnavailable]]]
-"""Runs one statement for some items; the answers are found by owner token. Raises `Refused` and `StoreUnavailable`."""
+"""Runs one statement for some items; the answers are found by owner token. Raises `DataRefused` and `StoreUnavailable`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -171,7 +171,7 @@ class Batcher(Generic[I, R]):
         """Run the statement; halve a batch that is refused, until the row at fault stands alone. `again`: sent before, and refused."""
         try:
             answers = await self._statement(lane, [call.item for call in batch])
-        except Refused:
+        except DataRefused:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 await self._send(lane, batch[:middle], again=True)

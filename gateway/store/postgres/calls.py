@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import STORE, Lane, Refused, unavailable
+from gateway.store.postgres.lane import STORE, DataRefused, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.queries import JUDGING, QUERIES
 from gateway.store.postgres.rows import Row, Unreadable
@@ -38,12 +38,12 @@ class Calls:
         """Run `work` alone on a lane."""
         try:
             return await self.attempt(operation, work, deadline)
-        except Refused as error:
+        except DataRefused as error:
             self.observer.store_error(STORE, operation, "error")
             raise unavailable("error", may_have_landed=False, asked=True) from error
 
     async def attempt(self, operation: str, work: Callable[[Lane], Awaitable[T]], deadline: float | None = None) -> T:
-        """As `run`, but raises `Refused` for those who have something smaller to try."""
+        """As `run`, but raises `DataRefused` for those who have something smaller to try."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:

@@ -47,7 +47,7 @@ _WAIT_CUT = "SyncRepWaitForLSN"
 """The routine of the server whose warnings say that a commit did not wait for its standby. Their texts are translated, this is not."""
 
 
-class Refused(Exception):
+class DataRefused(Exception):
     """The statement was refused for its data (SQLSTATE class 22, 23 or 54, or a value that the driver cannot send); nothing was written."""
 
 
@@ -168,7 +168,7 @@ class Lane:
         return self._hung_up
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
-        """Run one statement and return its rows. Raises `Refused` or `StoreUnavailable`; repeated after a serialization conflict."""
+        """Run one statement and return its rows. Raises `DataRefused` or `StoreUnavailable`; repeated after a serialization conflict."""
         if self._explicit:
             return await self._guarded(lambda connection: connection.fetch(sql, *arguments), together=True)
         return await self._guarded(lambda _: self._prepared(sql, arguments), together=False)
@@ -290,7 +290,7 @@ class Lane:
             return unavailable("timeout", may_have_landed=self._sent, asked=self._asked)
         state = error.sqlstate if isinstance(error, asyncpg.PostgresError) else None
         if (state is not None and state[:2] in _DATA_CLASSES) or isinstance(error, ValueError):
-            return Refused(str(error))
+            return DataRefused(str(error))
         if state is None or state in _FINAL or isinstance(error, asyncpg.PostgresConnectionError):
             self._usable = False
         reason = "disconnected" if isinstance(error, asyncpg.InterfaceError) else failure_reason(error)

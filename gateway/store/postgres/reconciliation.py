@@ -8,7 +8,7 @@ from gateway.core.model import RecordKey, StoredResponse
 from gateway.ports import Retention, Transition
 from gateway.ports.reconciliation import Audit, Doubtful, Entry, Event, Evidence, Fence, Subject
 from gateway.store.postgres.calls import Calls
-from gateway.store.postgres.lane import STORE, Lane, Refused
+from gateway.store.postgres.lane import STORE, DataRefused, Lane
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.resolving_rows import (
     audit_arguments,
@@ -64,7 +64,7 @@ class PostgresReconciliation:
             sql, limits = QUERIES["conclude_executed"], self._calls.clock.limits()
             try:
                 return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response), *written, limits)
-            except Refused:
+            except DataRefused:
                 if response.body is None:
                     raise
             return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response.without_body()), *written, limits)

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from gateway.core.timeline import Limits
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import Connection, Lane, Refused, unavailable
+from gateway.store.postgres.lane import Connection, DataRefused, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.meanings import Claims, ScopeClaim, changes, claims_of, claims_text, differences, disturbs, registered
 from gateway.store.postgres.queries import QUERIES
@@ -124,7 +124,7 @@ class Registry:
     async def _call(self, work: Callable[[Lane], Awaitable[T]]) -> T:
         try:
             return await self._lanes.call(work, asyncio.get_running_loop().time() + self._timeout)
-        except Refused as error:
+        except DataRefused as error:
             raise unavailable("error", may_have_landed=False, asked=True) from error
 
 

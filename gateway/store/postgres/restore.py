@@ -5,7 +5,7 @@ from typing import Any
 from gateway.core.model import Earlier, Intent, Lease
 from gateway.ports import OBSERVED_DOUBT_KEPT, Answered, Doubted, Settled, Transition
 from gateway.store.postgres.calls import Calls
-from gateway.store.postgres.lane import Refused, unavailable
+from gateway.store.postgres.lane import DataRefused, unavailable
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import encode_captured, storable
 from gateway.store.postgres.statements import Completion, completion
@@ -18,7 +18,7 @@ async def put_back(calls: Calls, lease: Lease, intent: Intent, end: Answered | D
         arguments = (*_of_the_attempt(lease, intent), *_of_the_end(intent, answer, end))
         try:
             rows = await calls.attempt("restore", lambda lane: lane.fetch(QUERIES["restore"], *arguments))  # noqa: B023 (awaited here)
-        except Refused as error:
+        except DataRefused as error:
             answer = None if answer is None else answer.smaller()
             if answer is None:
                 raise unavailable("error", may_have_landed=False, asked=True) from error

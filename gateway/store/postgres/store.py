@@ -34,7 +34,7 @@ from gateway.ports import (
 )
 from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.checks import SETTINGS, problems_of
@@ -138,7 +138,7 @@ class PostgresStore:
             found: int = await connection.fetchval(QUERIES["stuck"], timeout)
             return found
 
-        self._observer = observer or Quiet()
+        self._observer = observer or NullObserver()
         self._timeout = timeout
         self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
         self._lanes = Lanes(

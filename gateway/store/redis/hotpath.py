@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import entry_key, lease_prefix
 from gateway.store.redis.connection import STORE, Command, ErrorReply, pack
 from gateway.store.redis.link import Link
@@ -54,7 +54,7 @@ class HotPath:
 
     def __init__(self, link: Link, observer: StoreObserver | None = None) -> None:
         self.link = link
-        self.observer = observer or Quiet()
+        self.observer = observer or NullObserver()
 
     @property
     def open(self) -> bool:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.ports import StoreObserver, StoreUnavailable
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.connection import STORE, Asked, Command, ErrorReply, Wire, address_of, opener, pack
 from gateway.store.redis.server import Server, Unfit
@@ -49,7 +49,7 @@ class Link:
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._sleep = sleep
-        self._observer = observer or Quiet()
+        self._observer = observer or NullObserver()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: deque[Command] = deque()
         self._queued_bytes = 0

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 
 
 @dataclass
-class Recorder(Quiet):
+class Recorder(NullObserver):
     """Batches as (operation, size), errors as (operation, reason), stale writes and operations by name."""
 
     batches: list[tuple[str, int]] = field(default_factory=list)

@@ -10,7 +10,7 @@ import pytest
 from gateway.core.model import Lease, Record
 from gateway.ports import Retention, Transition
 from gateway.ports.reconciliation import Fence
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.postgres import PostgresStore, ScopeClaim
 from gateway.store.postgres.clock import STEADY_LEAST
 from tests.store.contract import harness
@@ -24,7 +24,7 @@ STEPS = pytest.mark.parametrize("seconds", [MINUTES, DAY])
 
 
 @dataclass
-class Told(Quiet):
+class Told(NullObserver):
     """What the store told of the clock."""
 
     steps: list[float] = field(default_factory=list)

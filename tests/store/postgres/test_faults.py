@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.model import Lease, Record, Status
 from gateway.ports import StoreUnavailable, Transition
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.lanes import BLINK
@@ -309,7 +309,7 @@ async def test_a_deadline_counts_from_its_own_call(make_store: MakeStore, proxie
     assert time.monotonic() - started > 0.45
 
 
-class Failing(Quiet):
+class Failing(NullObserver):
     """An observer one of whose methods fails, while it is told to."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.timeline import DRIFT
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.queries import QUERIES, ROWS
 from gateway.store.postgres.rows import Unreadable, decode_headers, encode_headers
@@ -65,7 +65,7 @@ def test_a_reserve_that_does_not_ask_pays_nothing_for_tombstones() -> None:
 def test_the_database_clock_is_never_underestimated() -> None:
     """The estimate starts from the reading, adds all time since before the statement was sent, and follows a clock that was set back."""
     now = [100.0]
-    clock = DatabaseClock(lambda: now[0], lambda: 5.0, Quiet())
+    clock = DatabaseClock(lambda: now[0], lambda: 5.0, NullObserver())
     assert clock.now_us() is None
     clock.read(5_000_000, 99.0)
     assert clock.now_us() == pytest.approx(6_000_001, abs=2)

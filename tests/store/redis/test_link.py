@@ -12,7 +12,7 @@ import trustme
 
 from gateway.devtools.embedded import RedisServer, start_redis
 from gateway.ports import StoreUnavailable
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.redis.connection import Command, ErrorReply, Wire, opener, pack
 from gateway.store.redis.link import Link
 from tests.store.redis.relay import Relay
@@ -33,7 +33,7 @@ async def failure(call: "asyncio.Future[object] | asyncio.Task[object]") -> Stor
     return caught.value
 
 
-class Heard(Quiet):
+class Heard(NullObserver):
     """What an observer was told."""
 
     def __init__(self) -> None:

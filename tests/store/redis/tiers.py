@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Terms, Tombstone
 from gateway.ports import Retention, StoreUnavailable
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, entry_key
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
@@ -21,7 +21,7 @@ SEAL = Seal(b"")
 
 
 @dataclass(slots=True)
-class Heard(Quiet):
+class Heard(NullObserver):
     """What an observer was told."""
 
     stale: list[str] = field(default_factory=list)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.ports import Counts, FinishedRequest, Swept
-from gateway.store.null_observer import Quiet
+from gateway.store.null_observer import NullObserver
 
 if TYPE_CHECKING:
     from tests.system.simulation.loop import SimulatedLoop
@@ -53,7 +53,7 @@ class SeededRandomness:
         return self._world.random.random()
 
 
-class CountingObserver(Quiet):
+class CountingObserver(NullObserver):
     """`gateway.ports.Observer`: what went wrong inside is a violation, unless the upstream was told to raise."""
 
     def __init__(self, world: "World", who: str) -> None:
