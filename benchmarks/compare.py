@@ -1,6 +1,6 @@
 """The gateway against a bare aiohttp proxy and against other systems: requests/s, CPU and latency, for new keys and for replays.
 
-    python -m benchmarks.compare [--connections 64] [--requests 20000] [--rounds 3] [--keys 4096] [--peers] [--peer NAME=URL]
+    python -m benchmarks.compare [--connections 64] [--requests 20000] [--rounds 3] [--keys 4096] [--peers [NAME ...]]
     python -m benchmarks.compare --lone            # one request at a time, against the least that any gateway has to do
     python -m benchmarks.compare --in-flight 10000 # memory while so many slow requests are under way
     python -m benchmarks.compare --rows 1000000    # with so many live records against an empty table, and the reaper beside traffic
@@ -11,8 +11,8 @@ by round, so that a machine whose speed drifts treats them alike: compare the ra
 the proxy's own process (user and system); that of Postgres and Redis is not in it. Every request has a key, a body and a trace
 of its own; replays go over `--keys` keys.
 
-`--peers` starts those of `benchmarks.peers` that are installed. `--peer NAME=URL` measures a proxy that runs already on this
-machine, in front of an upstream of its own that answers 201.
+`--peers` starts those of `benchmarks.peers` that are installed, or only the named ones. `--peer NAME=URL` measures a proxy that
+runs already on this machine, in front of an upstream of its own that answers 201.
 """
 
 import argparse
@@ -41,11 +41,10 @@ def systems_of(on: Stage, arguments: argparse.Namespace) -> Iterator[System]:
     yield System("gateway, unguarded", gateway.port, gateway.pid, b"/other")
     yield from _both("gateway", gateway, arguments.keys)
     yield from _both("gateway without Redis", without, arguments.keys)
-    if arguments.peers:
-        for name in PEERS:
-            peer = start_peer(on, name)
-            if peer is not None:
-                yield from _both(name, peer, arguments.keys)
+    for name in arguments.peers if arguments.peers != [] else PEERS:
+        peer = start_peer(on, name)
+        if peer is not None:
+            yield from _both(name, peer, arguments.keys)
     for given in arguments.peer:
         name, _, url = given.partition("=")
         port = urlsplit(url).port or 80
@@ -69,7 +68,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keys", type=int, default=4096)
-    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, metavar="NAME", default=())
     parser.add_argument("--peer", metavar="NAME=URL", action="append", default=[])
     parser.add_argument("--tree", type=Path, metavar="FOLDER", help="the source tree of the gateway, if not this one")
     parser.add_argument("--lone", action="store_true")

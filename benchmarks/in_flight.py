@@ -1,6 +1,7 @@
 """Memory while many slow requests are under way: each with a key, a lease, a connection of its client's and one to the upstream."""
 
 import asyncio
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from gateway.devtools.embedded.launch import free_port
 
 AT_A_TIME = 200
 SETTLE = 3.0
+SPARE = 1000
+"""Files that a gateway needs besides."""
 ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -67,13 +70,15 @@ async def _measure(port: int, pid: int, upstream: int, count: int) -> tuple[floa
     for first in range(0, count, AT_A_TIME):
         for number, (_, writer) in enumerate(opened[first : first + AT_A_TIME], first):
             writer.write(request(b"/v1/charges", b"slow", number, number))
-        for _ in range(600):
+        reached = 0
+        for _ in range(1200):
             tell.write(b"count")
-            if int(await control.read(16)) >= min(first + AT_A_TIME, count):
+            reached = int(await control.read(16))
+            if reached >= min(first + AT_A_TIME, count):
                 break
             await asyncio.sleep(0.05)
         else:
-            raise SystemExit(f"only some of {count} requests reached the upstream")
+            raise SystemExit(f"the upstream has only {reached} requests of {count}")
     await asyncio.sleep(SETTLE)
     busy = resident(pid)
     tell.write(b"now")
@@ -87,6 +92,9 @@ async def _measure(port: int, pid: int, upstream: int, count: int) -> tuple[floa
 
 def run(on: Stage, count: int, tree: Path | None) -> str:
     """A table in Markdown."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 2 * count + SPARE > files:
+        raise SystemExit(f"{count} requests take two files each, and a process may have {files}: at most {(files - SPARE) // 2}")
     port = free_port()
     words = (sys.executable, "-m", "benchmarks.in_flight", str(port))
     with subprocess.Popen(words, cwd=HERE.parent) as slow:
