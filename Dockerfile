@@ -8,6 +8,9 @@
 #   docker pull python:3.12-slim && docker image inspect --format '{{index .RepoDigests 0}}' python:3.12-slim
 #   docker build --build-arg PYTHON_IMAGE=python@sha256:... .
 #
+# The base's CPython is built with profile-guided and link-time optimisation, which takes a tenth off the CPU of a replay. A base of
+# your own should be, too: python -c 'import sysconfig; print(sysconfig.get_config_var("CONFIG_ARGS"))' shows --enable-optimizations.
+#
 # Plain instructions only, for builders with and without BuildKit.
 ARG PYTHON_IMAGE=python:3.12-slim
 
