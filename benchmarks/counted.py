@@ -150,7 +150,7 @@ class Driver:
         """The figures of each kind of request."""
         self._until_it_serves()
         self._loop.call_soon_threadsafe(sys.setprofile, self._calls.hook)
-        client = Client(self._port, "k")
+        client = Client(self._port, f"of {self._port}")  # other gateways may have left keys in the same Redis
         ways: dict[str, Way] = {}
         for name, path in (("new key", b"/v1/charges"), ("replay", b"/v1/charges"), ("unguarded", b"/other")):
             self._warm_up(client, path)
@@ -208,7 +208,7 @@ class Driver:
         if not held.wait(30):
             raise SystemExit("the table could not be locked")
         before = self._on_loop(lambda: asyncio.all_tasks(self._loop))
-        client = Client(self._port, "frames")
+        client = Client(self._port, f"frames of {self._port}")
         client.send(b"/v1/charges", 1)
         self._until_quiet()
         stacks: list[list[str]] = self._on_loop(lambda: [list(_frames(task)) for task in asyncio.all_tasks(self._loop) - before])
