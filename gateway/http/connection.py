@@ -188,6 +188,8 @@ class ClientConnection(LingeringClose):
             skipped = self._skipped
             if skipped is not None and skipped.body.received > self._skip_to:
                 self._part(LINGER)
+            elif self._close and not self._busy:  # the last request ended with these bytes
+                self._no_more()
         except Exception as error:
             self._fail(error)
 
@@ -418,7 +420,7 @@ class ClientConnection(LingeringClose):
         if wire is None or self._leaving:
             return
         if self._busy:
-            self._close = True
+            self._close = self._farewell = True
         elif not self._head and self._loop.time() >= self._since + quiet and not _unread(wire):
             self._farewell = True  # what crosses our end on the wire is read, and meets no reset
             self.close()

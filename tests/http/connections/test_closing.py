@@ -111,6 +111,25 @@ async def test_a_drain_answers_what_has_arrived(house: House) -> None:
     await house.closed()
 
 
+async def test_a_drain_ends_with_a_body_that_is_read_past(house: House) -> None:
+    """The request is answered already, and what is left of its body is the last that is read."""
+
+    async def refuse(request: Request) -> WireResponse:
+        return WireResponse(413, b"Content Too Large", (), b"no")
+
+    house.answering = refuse
+    async with house.peer() as peer:
+        await peer.send(request("POST", "/1", "Content-Length: 4", body=b"ab"))
+        await peer.until(b"no")
+        house.server.retire(30.0)
+        await peer.send(b"cd")
+        assert await peer.rest() == b""
+        await peer.send(get("/crossing"))  # meets no reset
+        await asyncio.sleep(0)
+        assert await peer.rest() == b""
+    await house.closed()
+
+
 async def test_a_drain_leaves_time_to_ask_again(house: House) -> None:
     """A connection that was just answered, or just opened, is kept for a while: its next request may be on the wire."""
     async with house.peer() as peer, house.peer() as fresh:
