@@ -241,6 +241,7 @@ class ResponseParser:
             self.reusable = False
         if self._head_request or not self.reusable:
             self._llhttp = None  # it is not where the next response begins
+        self._informational = None  # an idle connection keeps nothing of the client that was told
 
     # Callbacks of httptools. Every one may be called again for bytes behind the response, and must then change nothing
     # but `reusable`.

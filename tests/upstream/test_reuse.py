@@ -4,11 +4,13 @@ import asyncio
 import os
 import socket
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gateway.core.model import Headers
 from gateway.upstream import HttpUpstream, UpstreamSettings
 from tests.upstream.stub import HOST, OK, Peer, Stub, allow, answer_all, call, raw, request, until, whole
 
@@ -20,6 +22,21 @@ async def test_one_connection_serves_one_call_after_the_other(stub: Stub, upstre
         assert upstream.idle == 1
         assert await whole(response) == b"ok"
     assert (stub.connections, len(stub.requests)) == (1, 5)
+
+
+async def test_an_idle_connection_keeps_nothing_of_the_caller_before(stub: Stub, upstream: HttpUpstream) -> None:
+    """Whom interim responses were told goes with the exchange: a client, with all that its request held."""
+
+    class Caller:
+        def told(self, status: int, reason: bytes, headers: Headers) -> None:
+            raise AssertionError(status)
+
+    caller = Caller()
+    kept = weakref.ref(caller)
+    assert await whole(await upstream.send(replace(request(), informational=caller.told), allow)) == b"ok"
+    del caller
+    assert upstream.idle == 1
+    assert kept() is None
 
 
 async def test_calls_at_the_same_time_use_connections_of_their_own(stub: Stub, upstream: HttpUpstream) -> None:
