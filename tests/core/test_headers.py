@@ -428,3 +428,9 @@ def test_a_flood_of_names_takes_no_memory() -> None:
     assert len(header_table._seen) <= header_table._SEEN_MAX
     assert to_client(((b"x" * 10_000, b"1"), (b"TE", b"trailers"))) == ((b"x" * 10_000, b"1"),)
     assert all(len(name) <= header_table._SEEN_LONGEST for name in header_table._seen)
+
+
+def test_names_that_connection_only_nominates_are_not_learned() -> None:
+    """Thousands of them fit in a head, and would take the place of the names that fields have."""
+    to_upstream(((b"Connection", b"x-nominated-only"),), HOP)
+    assert b"x-nominated-only" not in header_table._seen
