@@ -209,8 +209,7 @@ def to_upstream(headers: Headers, hop: Hop, keep: frozenset[bytes] = _NOTHING, *
         elif fate & _CLIENT and _stands(field[0].lower(), field[1], hop, keep, said):
             fields.append(field)
     if connection and (gone := _names(connection) - keep - ALWAYS_KEPT):
-        gone = frozenset([name for name in gone if not _fate(name) & special])
-        fields = [field for field in fields if field[0].lower() not in gone]
+        fields = [field for field in fields if field[0].lower() not in gone or _fate(field[0]) & special]
     via.append(hop.version + b" " + hop.name)
     fields.append((b"Via", b", ".join(via)))
     _add_forwarded(fields, hop, said)
