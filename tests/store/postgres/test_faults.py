@@ -348,6 +348,32 @@ async def test_an_observer_that_fails_leaves_nobody_waiting(
     await reserved(store, intent())
 
 
+@pytest.mark.parametrize(("late", "reason"), [(0.0, "disconnected"), (0.6, "timeout")])
+async def test_a_connection_that_is_cut_between_two_steps_of_the_driver_is_lost(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, late: float, reason: str
+) -> None:
+    """The server has prepared a statement, and before the driver asks for its types the connection is cut: by the network, or at the
+    deadline, as in a process that was frozen. The driver has no error of its own for that.
+    """
+    introspect = asyncpg.Connection._introspect_types  # type: ignore[attr-defined]  # missing in its stubs
+
+    async def cut_before(connection: "asyncpg.Connection[asyncpg.Record]", *arguments: object) -> object:
+        if late:
+            await asyncio.sleep(late)
+        else:
+            connection.terminate()
+        return await introspect(connection, *arguments)
+
+    store = make_store(pool_size=1, timeout=0.4 if late else 30.0)
+    assert await store.ready() is None
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", cut_before)
+    with pytest.raises(StoreUnavailable) as lost:
+        await store.find(intent().key)
+    assert (lost.value.store, lost.value.reason) == ("postgres", reason)
+    monkeypatch.undo()
+    assert await store.find(intent().key) is None
+
+
 @pytest.mark.parametrize("reading", [1, 2, 3])
 async def test_a_statement_that_fails_on_our_side_is_in_doubt(make_store: MakeStore, reading: int) -> None:
     """Before it is sent, or after its answer came: no caller is left without an answer, and none is told that nothing was written."""

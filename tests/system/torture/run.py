@@ -79,8 +79,12 @@ async def _play(made: Fleet, crowd: Crowd, ledger: Ledger, seconds: float, clien
 
 
 def _defects(folder: Path) -> list[str]:
-    """Log lines with a traceback, the first of each kind: a store or an upstream that is away is no reason for one."""
-    lines = [line for log in sorted(folder.glob("*.log")) for line in log.read_text().splitlines() if "Traceback" in line]
+    """Log lines with a traceback, in its own form or in that of our logs, the first of each kind: a store or an upstream that is away is
+    no reason for one.
+    """
+    lines = [
+        line for log in sorted(folder.glob("*.log")) for line in log.read_text().splitlines() if '"stack"' in line or "Traceback" in line
+    ]
     return list({line[-200:]: line for line in reversed(lines)}.values())
 
 
