@@ -201,6 +201,10 @@ class Lane:
             result = await self._repeated(work, together=together)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise self._translated(error) from error
+        except AttributeError as error:  # what the driver says where it was cut between two of its steps, as it prepares and then executes
+            if not self._connection.is_closed():
+                raise
+            raise self._translated(ConnectionResetError()) from error
         except asyncio.CancelledError:
             self._hang_up()  # at once: the driver's own cancel request, which it has just made a task of, must not be sent
             raise
