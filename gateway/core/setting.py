@@ -155,7 +155,7 @@ def _declared(field: "dataclasses.Field[Any]", *, layered: bool) -> Setting:
         default=default,
         required=none and not (layered or optional or isinstance(kind, Inline)),
         optional=optional,
-        blank={str: "", tuple: ()}.get(get_origin(base) or base) if none else default,
+        blank={str: "", tuple: ()}.get(get_origin(base) or base) if none and not optional else default,
     )
 
 

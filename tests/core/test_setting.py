@@ -17,6 +17,7 @@ from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.config.source import compose
 from gateway.core.kinds import Choice, DialectName, Duration, Inline, ListOf, MapOf, ScalarKind, SectionOf, SetOf, Size, Text, Whole
+from gateway.core.policy import Hint
 from gateway.core.setting import Form, Key, Setting, Shape, names, setting_of, settings_of
 from gateway.core.units import format_duration, format_size
 
@@ -149,3 +150,14 @@ def test_a_choice_takes_its_words_alone(words: set[str], text: str) -> None:
     else:
         with pytest.raises(ValueError, match="expected"):
             kind.parse(text)
+
+
+@pytest.mark.parametrize("one", [one for one in every_setting() if one.optional and one.default is None], ids=lambda one: one.name)
+def test_a_setting_that_may_be_none_is_none_where_the_file_says_nothing(one: Setting) -> None:
+    """Also one without a default, such as the field of a hint whose body alone tells: an empty text is another value."""
+    assert one.blank is None
+
+
+def test_a_hint_of_the_body_alone_has_no_header() -> None:
+    """With an empty one in its place it never applied, and the answer that it takes for a refusal was kept."""
+    assert setting_of(names(Hint).header).blank is None
