@@ -104,7 +104,7 @@ _FAMILIES: tuple[tuple[int, tuple[bytes, ...]], ...] = ((_ONCE, PER_EXCHANGE_FAM
 _seen: dict[bytes, int] = {}
 """Fates by names as they were spelled on the wire: the same few spellings come again and again."""
 
-_SEEN_MAX = 512
+_SEEN_MAX = 256
 _SEEN_LONGEST = 64
 
 
