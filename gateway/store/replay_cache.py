@@ -6,7 +6,7 @@ when it was asked for may be told again for a few seconds, and no longer: that i
 * The seconds of an answer count from before the question was sent from which it was learned, and a hit does not prolong them. So whatever
   an operator has deleted is told by no process later than that many seconds after the deletion.
 * In the process that is told of the deletion, it is forgotten at once, and a question that was sent before and is answered after cannot
-  bring it back.
+  bring it back. A question that is sent after can, while Redis has not acknowledged the deletion: then within those seconds.
 * An answer is told only under its own fingerprint, and only while an upper estimate of the authority's clock is before its expiry. Without
   such an estimate nothing is told.
 * It takes no more than so many bytes. The oldest go first.

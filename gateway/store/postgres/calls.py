@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Runs work on a lane, at most `timeout` seconds. Any error becomes `StoreUnavailable`; timed and counted by operation."""
+    """Runs work on a lane, at most `timeout` seconds. What the server, the network or a row that cannot be read
+    makes of it becomes `StoreUnavailable`; timed and counted by operation.
+    """
 
     def __init__(self, lanes: Lanes, timeout: float, observer: StoreObserver, clock: DatabaseClock) -> None:
         self._lanes = lanes
