@@ -27,7 +27,7 @@ _NUMBER_ALONE = re.compile(rf'"\{{({"|".join(sorted(NUMBERS))})\}}"')
 
 _ANYWHERE = {"request_id", "date", "status"}
 _MARKS = {"request_id", "key", "original_request", "expires"}
-_ANSWER = _ANYWHERE | {"key", "detail", "retry_after"}
+_ANSWER = _ANYWHERE | {"key", "detail", "retry", "retry_after"}
 _KNOWN: Mapping[Situation, set[str]] = {
     **dict.fromkeys(Situation, _ANSWER),
     Situation.MISSING: _ANSWER - {"key"},

@@ -21,6 +21,7 @@ PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
         "date": "the time of this answer, as in Date",
         "status": "the status of this answer",
         "detail": "a sentence that tells the client how to go on",
+        "retry": "what a program may do: same-key, fix-request, new-key, ask-upstream or never",
         "retry_after": "whole seconds, 1 to 60",
         "original_request": "the id of the exchange in which the operation ran",
         "original_status": "the status of the stored answer",

@@ -22,7 +22,7 @@ from gateway.core.policy import (
     Situation,
     Template,
 )
-from gateway.core.problems import Problem
+from gateway.core.problems import Problem, Retry
 from gateway.core.status_headers import DUPLICATE, Mark
 
 Json: TypeAlias = Any
@@ -57,6 +57,7 @@ _STATUS_FIELDS = {
     "Idempotency-Status": _header("What the key did for this request.", enum=[value.value for value in Mark]),
     "Idempotency-Expires": _header("When the key is forgotten, as an HTTP-date. A later request with it is a new operation."),
 }
+_RETRY = _header("What a program may do about this refusal.", enum=[value.value for value in Retry])
 _DUPLICATE = _header("An equal request came under another key shortly before: use one key for all attempts.", enum=["true"])
 _RETRY_AFTER = {
     "description": "After how many seconds to try again.",
@@ -171,6 +172,8 @@ def _add(
     response = result.setdefault(str(status), {})
     response["description"] = f"{response['description']}\n\n{text}" if "description" in response else text
     headers: dict[str, Json] = dict(_STATUS_FIELDS) if policy.status_fields and situation in _DECIDED else {}
+    if policy.status_fields and situation is not Situation.REPLAYED:
+        headers["Idempotency-Retry"] = _RETRY
     if situation in _COMES_BACK and (template is None or _names_retry_after(template)):
         headers["Retry-After"] = _RETRY_AFTER
     if template is not None:
@@ -192,15 +195,17 @@ def _media_type(template: Template) -> str:
 
 def _problem_schema(kinds: list[Problem], problem_base: str) -> dict[str, Json]:
     """The documents that `gateway.http.problem` writes for these meanings."""
+    retries = {retry for kind in kinds for retry in (kind.value.retry, kind.value.retry_later) if retry is not None}
     return {
         "type": "object",
-        "required": ["type", "title", "status", "detail", "instance"],
+        "required": ["type", "title", "status", "detail", "instance", "retry"],
         "properties": {
             "type": {"type": "string", "format": "uri", "enum": [problem_base + kind.value.slug for kind in kinds]},
             "title": {"type": "string"},
             "status": {"type": "integer", "enum": sorted({kind.value.status for kind in kinds})},
             "detail": {"type": "string"},
             "instance": {"type": "string", "format": "uri"},
+            "retry": {"type": "string", "enum": sorted(retries)},
         },
     }
 

@@ -597,7 +597,7 @@ class Policy:
     stream: Annotated[bool, "Relay answers as they come, all but the last chunk, instead of holding them."] = False
     forward_key: Annotated[ForwardKey, "Which key the upstream sees; derived: a keyed digest of scope and key."] = ForwardKey.AS_RECEIVED
     forward_key_in: Annotated[KeyPlace | None, SectionOf(KeyTarget), "Where the upstream sees it. Default: where the client put it."] = None
-    status_fields: Annotated[bool, "Add Idempotency-Status and Idempotency-Expires to answers."] = False
+    status_fields: Annotated[bool, "Add Idempotency-Status, Idempotency-Expires and Idempotency-Retry to answers."] = False
     expose_headers: Annotated[bool, "Let scripts of other origins read our header fields (Access-Control-Expose-Headers)."] = False
     duplicates: Annotated[
         float, Duration("0s", "1h"), "The window in which equal requests under different keys are counted; 0s: never."

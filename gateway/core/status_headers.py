@@ -9,9 +9,10 @@ from gateway.core.policy import Policy
 
 STATUS = b"Idempotency-Status"
 EXPIRES = b"Idempotency-Expires"
+RETRY = b"Idempotency-Retry"
 DUPLICATE = b"Idempotency-Duplicate"
 
-MARKS = frozenset({STATUS.lower(), EXPIRES.lower(), DUPLICATE.lower()})
+MARKS = frozenset({STATUS.lower(), EXPIRES.lower(), RETRY.lower(), DUPLICATE.lower()})
 """Lower-case names of the fields that only the gateway may send on a route that asks for them; an upstream's own copies are removed."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,7 +88,7 @@ def exposed(policy: Policy) -> tuple[bytes, ...]:
     replay = policy.dialect.replay_headers
     names += [b"Idempotent-Replayed", b"Original-Request"] if replay is None else [name.encode() for name, _ in replay]
     names += [name.encode() for name, _ in policy.dialect.first_headers]
-    names += [STATUS, EXPIRES] if policy.status_fields else []
+    names += [STATUS, EXPIRES, RETRY] if policy.status_fields else []
     names += [DUPLICATE] if policy.mark_duplicates else []
     once: dict[bytes, bytes] = {}
     for name in [*names, b"Retry-After", b"X-Request-Id"]:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.core.decision import Label
 from gateway.core.model import Headers
-from gateway.core.problems import Problem
+from gateway.core.problems import Problem, Retry
 from gateway.ports import Body, Tunnel
 
 LOOK_AGAIN = "The operation may have been executed; its outcome is being found out. Repeat this request later to learn it."
@@ -70,7 +70,7 @@ class Refused:
     """A problem document. `status` overrides the problem's usual one; `retry_after` is whole seconds; `members` are extension members.
 
     `cause` is the word of a `NotSentReason` or `DoubtReason` where the upstream is behind it. `challenges` are values of
-    `WWW-Authenticate`. `original_request` is the request that a record was made for.
+    `WWW-Authenticate`. `original_request` is the request that a record was made for. `retry` overrides what the problem usually says.
     """
 
     problem: Problem
@@ -81,6 +81,7 @@ class Refused:
     cause: str | None = None
     challenges: tuple[bytes, ...] = ()
     original_request: str | None = None
+    retry: Retry | None = None
 
     @property
     def final_status(self) -> int:

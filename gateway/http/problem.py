@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import orjson
 
 from gateway.core.model import Headers
-from gateway.core.problems import Problem
+from gateway.core.problems import Problem, Retry, retry_of
 
 DEFAULT_BASE = "urn:idempotency-gateway:problem:"
 
@@ -26,8 +26,11 @@ class ProblemWriter:
         detail: str | None = None,
         members: Mapping[str, object] | None = None,
         challenges: tuple[bytes, ...] = (),
+        retry: Retry | None = None,
     ) -> tuple[int, Headers, bytes]:
-        """Status, header fields and body. `status` in the body always equals the real one (RFC 9457 section 3.1.2)."""
+        """Status, header fields and body. `status` in the body always equals the real one (RFC 9457 section 3.1.2). `retry` None: as the
+        problem has it after a method that is not safe.
+        """
         kind = problem.value
         final = kind.status if status is None else status
         document: dict[str, object] = {
@@ -36,6 +39,7 @@ class ProblemWriter:
             "status": final,
             "detail": detail or kind.detail,
             "instance": f"urn:request:{request_id}",
+            "retry": retry or retry_of(problem, retry_after=retry_after),
         }
         document.update(members or {})
         headers: Headers = ((b"Content-Type", b"application/problem+json"), (b"Cache-Control", b"no-store"))

@@ -10,7 +10,7 @@ from gateway.core.headers import to_upstream
 from gateway.core.key_location import not_named
 from gateway.core.model import Headers
 from gateway.core.policy import ForwardKey, HeaderKey, Mode, Policy, Route
-from gateway.core.problems import Problem
+from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
@@ -99,7 +99,7 @@ class Proxy:
         except ClientGone:
             return self._gone(call)
         except ClientSilent:
-            reply = Reply(Label.ABORTED, Refused(Problem.REQUEST_TIMEOUT, detail=None if call.mode == "enforce" else _PASSED_ON))
+            reply = Reply(Label.ABORTED, _too_slow(call))
         except asyncio.CancelledError:
             self._gone(call)  # a drain is out of patience
             raise
@@ -252,6 +252,13 @@ class Proxy:
                 call.client_address() if call.routing.trusted_proxies else call.connection.address,
             )
         )
+
+
+def _too_slow(call: Call) -> Refused:
+    """The body did not come. Where nothing holds it back, its beginning was passed on."""
+    if call.mode == "enforce":
+        return Refused(Problem.REQUEST_TIMEOUT)
+    return Refused(Problem.REQUEST_TIMEOUT, detail=_PASSED_ON, retry=retry_of(Problem.UPSTREAM_FAILED, method=call.method))
 
 
 def _without_our_key(headers: Headers, policy: Policy | None) -> Headers:

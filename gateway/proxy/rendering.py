@@ -11,9 +11,9 @@ from gateway.core.dialect_template import PLACEHOLDERS
 from gateway.core.framing import says_close
 from gateway.core.model import Headers
 from gateway.core.policy import Policy
-from gateway.core.problems import Problem
+from gateway.core.problems import Problem, Retry, retry_of
 from gateway.core.proxy_status import error_of, proxy_status
-from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, STATUS, expires, exposed, mark
+from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, RETRY, STATUS, expires, exposed, mark
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply, Switched
 from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience, Pieces, WireResponse, WireTunnel, reason_of
@@ -118,6 +118,7 @@ class Renderer:
 
     def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: Headers) -> WireResponse:
         guard, date = call.guard if call.guarded else None, self._clock.http_date()
+        retry = _retry(refused, call)
         template = None if guard is None else answer_to(guard.policy.dialect, refused.problem)
         if template is not None:
             values = {**Values(call, reply), "date": date.decode()}
@@ -131,16 +132,21 @@ class Renderer:
                 detail=refused.detail,
                 members=refused.members,
                 challenges=refused.challenges,
+                retry=retry,
             )
         more: Headers = () if any(name.lower() == b"date" for name, _ in headers) else ((b"Date", date),)
         if status == 405:
             more += ((b"Allow", METHODS),)
         if guard is not None and guard.marks:
-            headers = marked(headers, guard.policy, guard.exposed, reply)
+            headers = marked(headers, guard.policy, guard.exposed, reply, retry)
         headers = _opened(headers, call)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
         return WireResponse(status, reason_of(status), headers + ours + more, body, close=close, patience=_patience(call))
+
+
+def _retry(refused: Refused, call: Call) -> Retry:
+    return refused.retry or retry_of(refused.problem, retry_after=refused.retry_after, method=call.method)
 
 
 def _opened(headers: Headers, call: Call) -> Headers:
@@ -178,6 +184,8 @@ class Values(Mapping[str, str]):
                 return expires(expires_at_us).decode()
             case "original_status" if isinstance(answer, Replayed):
                 return str(answer.status)
+            case "retry" if isinstance(answer, Refused):
+                return _retry(answer, call).value
             case _ if isinstance(answer, Refused):
                 return _of_refusal(answer, name)
             case _:
@@ -202,8 +210,10 @@ def _of_refusal(refused: Refused, name: str) -> str:
             raise KeyError(name)
 
 
-def marked(headers: Headers, policy: Policy, to_see: tuple[bytes, ...], reply: Reply) -> Headers:
-    """With what the route wants its clients to be told of their keys, and browsers to be shown: the fields `to_see`."""
+def marked(headers: Headers, policy: Policy, to_see: tuple[bytes, ...], reply: Reply, retry: Retry | None = None) -> Headers:
+    """With what the route wants its clients to be told of their keys, and browsers to be shown: the fields `to_see`. `retry` is what a
+    refusal says.
+    """
     if policy.status_fields or policy.mark_duplicates:
         headers = tuple([field for field in headers if field[0].lower() not in MARKS])
     said = mark(reply.label, doubtful=_in_doubt(reply)) if policy.status_fields else None
@@ -211,6 +221,8 @@ def marked(headers: Headers, policy: Policy, to_see: tuple[bytes, ...], reply: R
         headers += ((STATUS, said.value.encode()),)
     if policy.status_fields and reply.expires_at_us is not None:
         headers += ((EXPIRES, expires(reply.expires_at_us)),)
+    if policy.status_fields and retry is not None:
+        headers += ((RETRY, retry.value.encode()),)
     if policy.mark_duplicates and reply.duplicate:
         headers += ((DUPLICATE, b"true"),)
     return expose(headers, to_see) if policy.expose_headers else headers

@@ -263,7 +263,10 @@ def test_real_answers_fit_their_schemas(problem: Problem) -> None:
     document = json.loads(body)
     assert valid(document, schema)
     assert not valid({**document, "type": BASE + "no-route"}, schema)
-    assert not valid({name: value for name, value in document.items() if name != "detail"}, schema)
+    for missing in ("detail", "retry"):
+        assert not valid({name: value for name, value in document.items() if name != missing}, schema)
+    later = ProblemWriter(BASE).render(problem, request_id="r-1", retry_after=7)[2]
+    assert valid(json.loads(later), schema)
 
 
 def test_fields() -> None:
@@ -272,10 +275,10 @@ def test_fields() -> None:
     assert set(plain["responses"]["201"]["headers"]) == {"Idempotent-Replayed", "Original-Request"}
     assert set(plain["responses"]["409"]["headers"]) == {"Retry-After", "Idempotent-Replayed", "Original-Request"}
     assert "headers" not in plain["responses"]["422"]
-    status = {"Idempotency-Status", "Idempotency-Expires"}
+    status, retry = {"Idempotency-Status", "Idempotency-Expires"}, {"Idempotency-Retry"}
     assert set(rich["responses"]["201"]["headers"]) == {"Idempotent-Replayed", "Original-Request", "Idempotency-Duplicate", *status}
-    assert set(rich["responses"]["422"]["headers"]) == status
-    assert "headers" not in rich["responses"]["400"]
+    assert set(rich["responses"]["422"]["headers"]) == status | retry
+    assert set(rich["responses"]["400"]["headers"]) == retry
 
 
 def test_retry_after_is_in_its_bounds() -> None:

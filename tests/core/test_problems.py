@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateway.core.problems import Problem
+from gateway.core.problems import SAFE_METHODS, Problem, Retry, retry_of
 from gateway.http.response import reason_of
 
 every_problem = pytest.mark.parametrize("problem", Problem, ids=lambda problem: problem.value.slug)
@@ -21,6 +21,38 @@ PUBLISHED = {
     "store-unavailable": 503,
     "upstream-unreachable": 502,
 }
+
+RETRIES = {
+    Retry.SAME_KEY: {
+        "request-in-progress",
+        "store-unavailable",
+        "principal-unavailable",
+        "overloaded",
+        "shutting-down",
+        "too-many-connections",
+        "request-timeout",
+        "too-early",
+        "upstream-unreachable",
+    },
+    Retry.FIX_REQUEST: {
+        "key-missing",
+        "key-invalid",
+        "principal-missing",
+        "target-refused",
+        "bad-request",
+        "body-too-large",
+        "header-too-large",
+        "method-refused",
+        "no-route",
+        "coding-unsupported",
+        "version-unsupported",
+        "expectation-failed",
+    },
+    Retry.NEW_KEY: {"key-reused", "key-expired"},
+    Retry.ASK_UPSTREAM: {"outcome-unknown", "response-not-stored", "upstream-failed", "internal-error"},
+    Retry.NEVER: {"proxy-loop"},
+}
+"""What a program may do about a refusal of an unsafe request that has no `Retry-After`."""
 
 
 def test_published_words_and_statuses() -> None:
@@ -54,3 +86,19 @@ def test_texts_are_sentences(problem: Problem) -> None:
     assert problem.value.title[0].isupper()
     assert not problem.value.title.endswith(".")
     assert problem.value.detail.endswith(".")
+
+
+@every_problem
+def test_what_a_program_may_do(problem: Problem) -> None:
+    """Every meaning has its one word, as published."""
+    assert [retry for retry, slugs in RETRIES.items() if problem.value.slug in slugs] == [retry_of(problem, method="POST")]
+
+
+@every_problem
+@pytest.mark.parametrize("method", ["", "GET", "HEAD", "POST", "DELETE"])
+def test_what_else_counts(problem: Problem, method: str) -> None:
+    """A `Retry-After` makes an unknown outcome one that comes to light; a safe method may always be repeated; no other meaning changes."""
+    usual, later = (retry_of(problem, retry_after=after, method=method) for after in (None, 7))
+    safe = method in SAFE_METHODS and problem in {Problem.UPSTREAM_FAILED, Problem.INTERNAL_ERROR}
+    assert usual is (Retry.SAME_KEY if safe else problem.value.retry)
+    assert later is (Retry.SAME_KEY if problem is Problem.OUTCOME_UNKNOWN else usual)

@@ -130,7 +130,8 @@ def test_exposed_names() -> None:
     own = Dialect(first_headers=(("Repeatability-Result", "accepted"),), replay_headers=(("repeatability-result", "accepted"),))
     policy = Policy("s", (), KeyPolicy(HeaderKey("K")), dialect=own, status_fields=True, duplicates=60.0, mark_duplicates=True)
     assert exposed(policy) == (
-        *(b"K", b"repeatability-result", b"Idempotency-Status", b"Idempotency-Expires", b"Idempotency-Duplicate"),
+        *(b"K", b"repeatability-result", b"Idempotency-Status", b"Idempotency-Expires", b"Idempotency-Retry"),
+        b"Idempotency-Duplicate",
         *(b"Retry-After", b"X-Request-Id"),
     )
     assert {name.lower() for name in exposed(policy)} >= MARKS

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.core.model import Headers
-from gateway.core.problems import Problem
+from gateway.core.problems import Problem, Retry
 from gateway.http.problem import DEFAULT_BASE, ProblemWriter
 
 URN = ProblemWriter()
@@ -30,6 +30,7 @@ def test_document(problem: Problem, status: int | None) -> None:
         "status": final,
         "detail": problem.value.detail,
         "instance": "urn:request:r-1",
+        "retry": problem.value.retry.value,
     }
     assert value(headers, b"Content-Type") == b"application/problem+json"
     assert value(headers, b"Cache-Control") == b"no-store"
@@ -39,6 +40,17 @@ def test_retry_after_only_where_there_is_one() -> None:
     """`Retry-After` is there exactly when the answer says when to come back."""
     assert value(URN.render(Problem.OUTCOME_UNKNOWN, request_id="r")[1], b"Retry-After") is None
     assert value(URN.render(Problem.OUTCOME_UNKNOWN, request_id="r", retry_after=7)[1], b"Retry-After") == b"7"
+
+
+def test_what_a_program_may_do() -> None:
+    """The member `retry` depends on `Retry-After`, and on what is known of the request."""
+
+    answers = [
+        URN.render(Problem.OUTCOME_UNKNOWN, request_id="r"),
+        URN.render(Problem.OUTCOME_UNKNOWN, request_id="r", retry_after=7),
+        URN.render(Problem.OUTCOME_UNKNOWN, request_id="r", retry=Retry.NEVER),
+    ]
+    assert [json.loads(body)["retry"] for _, _, body in answers] == ["ask-upstream", "same-key", "never"]
 
 
 def test_detail_and_members() -> None:

@@ -1,6 +1,7 @@
 """What answers tell of their key, and what browsers may read of it."""
 
 import asyncio
+import json
 from email.utils import parsedate_to_datetime
 
 import pytest
@@ -28,7 +29,8 @@ ROUTES = """
   - {id: exposed-bare, path: /exposed-bare, upstream: payments, methods: [POST], idempotency: {expose_headers: true, key: {query: id}}}
 """
 
-STATUS, EXPIRES, EXPOSE = "idempotency-status", "idempotency-expires", "access-control-expose-headers"
+STATUS, EXPIRES, RETRY = "idempotency-status", "idempotency-expires", "idempotency-retry"
+EXPOSE = "access-control-expose-headers"
 
 
 async def hanging_up(exchange: Exchange) -> None:
@@ -78,6 +80,33 @@ async def test_mismatch_and_in_progress(house: House) -> None:
     assert (refusal(running), running.field(STATUS)) == ((409, "request-in-progress"), b"in-progress")
     assert (refusal(other), other.field(STATUS)) == ((422, "key-reused"), b"mismatch")
     assert [answer.field(EXPIRES) for answer in (running, other)] == [None, None]
+
+
+async def test_what_a_program_may_do(house: House) -> None:
+    """Refusals say it in their document, and in a field where the route tells; answers of the upstream and replays say nothing."""
+    key, released = fresh(), asyncio.Event()
+    house.upstream.behave = holding(released)
+    first = asyncio.create_task(house.ask(b"/told", key))
+    await house.upstream.executed.wait()
+    running, other = await house.ask(b"/told", key), await house.ask(b"/told", key, b"{}")
+    released.set()
+    assert [answer.field(RETRY) for answer in (await first, await house.ask(b"/told", key))] == [None, None]
+    missing, stranger, untold = await house.ask(b"/needed", None), await house.ask(b"/told", b"a,b"), await house.ask(b"/untold", None)
+    told = [json.loads(answer.body)["retry"] for answer in (running, other, missing, stranger, untold)]
+    assert told == ["same-key", "new-key", "fix-request", "fix-request", "fix-request"]
+    said = [answer.field(RETRY) for answer in (running, other, missing, stranger, untold)]
+    assert said == [b"same-key", b"new-key", b"fix-request", b"fix-request", None]
+
+
+async def test_what_a_program_may_do_about_a_doubt(house: House) -> None:
+    """Where nobody looks, the client has to; what the upstream says of it itself is not passed on."""
+    key = fresh()
+    house.upstream.behave = hanging_up
+    answers = [await house.ask(b"/told", key) for _ in range(2)]
+    assert [json.loads(answer.body)["retry"] for answer in answers] == ["ask-upstream"] * 2
+    assert [answer.field(RETRY) for answer in answers] == [b"ask-upstream"] * 2
+    house.upstream.behave = saying(503, b"Idempotency-Retry: same-key")
+    assert (await house.ask(b"/told", fresh())).field(RETRY) is None
 
 
 async def test_unknown(house: House) -> None:
@@ -138,6 +167,7 @@ ALL = {
     b"original-request",
     b"idempotency-status",
     b"idempotency-expires",
+    b"idempotency-retry",
     b"idempotency-duplicate",
     b"retry-after",
     b"x-request-id",
