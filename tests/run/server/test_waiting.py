@@ -71,14 +71,14 @@ async def test_a_schema_of_another_build_is_not_waited_for(setup: Setup, tmp_pat
     """A migration that is not the one that was applied ends the start with what to do; nothing is waited for."""
     connection = await asyncpg.connect(database)
     try:
-        await connection.execute("UPDATE gateway_schema_migrations SET checksum = sha256('another') WHERE version = 5")
+        await connection.execute("UPDATE gateway_schema_migrations SET checksum = sha256('another') WHERE version = 6")
     finally:
         await connection.close()
     config = tmp_path / "gateway.yaml"
     config.write_text(replace(setup, postgres=database).yaml(free_port(), free_port()))
     served = await asyncio.to_thread(run_process, "serve", "--config", config)
     assert served.code == 69
-    assert "Postgres is not ready: the schema is another build's: 0005_hardening.sql was changed" in served.err
+    assert "Postgres is not ready: the schema is another build's: 0006_accepted.sql was changed" in served.err
     assert "Waiting for Postgres" not in served.err
 
 

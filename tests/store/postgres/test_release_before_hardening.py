@@ -1,12 +1,8 @@
-"""Beside the release before scopes were held: ready on the present schema, its statements on it, its records in present hands."""
+"""Beside the release before scopes were held: its statements on the present schema, its records in present hands."""
 
 from dataclasses import replace
 
-import asyncpg
-import pytest
-
 from gateway.core.model import Record
-from gateway.store import migrate as schema
 from gateway.store.migrate import migrate, migrations
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.rows import columns
@@ -15,18 +11,6 @@ from tests.store.postgres.before import Before
 
 MIGRATION = 4
 """The last one of that release."""
-
-
-async def test_it_stays_ready(old_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fleet is replaced one by one, after `migrate`: those who are still to go must not all leave their load balancers at once."""
-    await migrate(old_database)
-    known = migrations()[:MIGRATION]
-    monkeypatch.setattr(schema, "migrations", lambda: known)
-    connection = await asyncpg.connect(old_database)
-    try:
-        assert await schema.pending(connection) == []
-    finally:
-        await connection.close()
 
 
 async def test_its_records_are_read_and_its_statements_go_on(before: Before, old_store: PostgresStore, old_database: str) -> None:
