@@ -46,11 +46,13 @@ class Transition(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The answer to `complete`, `release` or `doubt`. `expires_at_us` is the record's expiry on the store's clock
-    (microseconds since the epoch), for a `complete` that is DONE or ALREADY.
+    (microseconds since the epoch), for a `complete` that is DONE or ALREADY. `whole`: False if the store could not hold
+    all of the response, and kept it without its body; then no cache may answer with the body.
     """
 
     transition: Transition
     expires_at_us: int | None = None
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,8 @@ class CachedStore:
         settled = await self._store.complete(lease, response, retention)
         intent = self._running.pop(lease.owner, None)
         expires_at_us = settled.expires_at_us
-        if intent is not None and expires_at_us is not None and settled.transition in {Transition.DONE, Transition.ALREADY}:
+        done = settled.transition is Transition.DONE or settled.transition is Transition.ALREADY
+        if intent is not None and expires_at_us is not None and done and settled.whole:
             answer = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires_at_us, response)
             self._cache.put(lease.key, answer, asked)
         return settled

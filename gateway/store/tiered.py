@@ -162,7 +162,7 @@ class TieredStore:
         held = self._held.pop(lease.owner)
         if held is not None:
             match settled.transition:
-                case Transition.DONE | Transition.ALREADY if settled.expires_at_us is not None:
+                case Transition.DONE | Transition.ALREADY if settled.expires_at_us is not None and settled.whole:
                     fingerprint, request_id = held.intent.fingerprint, held.intent.request_id
                     entry = CompletedEntry(
                         fingerprint, lease.owner, settled.expires_at_us, lease.record_id, 0, lease.attempt, request_id, response

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, Tombstone
@@ -281,6 +282,21 @@ async def test_a_replay_from_memory_costs_no_command_and_no_statement(house: Hou
     house.cache.clear()
     assert record_of(await house.store.reserve(intent(record))).response is not None
     assert house.sent != before
+
+
+async def test_a_body_that_postgres_refused_is_replayed_by_nobody(house: House, database: str, redis_db: str) -> None:
+    """What is stored counts, and neither the memory of the process nor Redis knows more."""
+    connection = await asyncpg.connect(database)
+    await connection.execute("ALTER TABLE gateway_records ADD CHECK (response_body IS NULL)")
+    record = await house.completed()
+    there = await connection.fetchrow("SELECT status, response_body FROM gateway_records WHERE idempotency_key = $1", record.key)
+    await connection.close()
+    assert there is not None
+    assert (there["status"], there["response_body"]) == ("completed", None)
+    for _ in range(2):  # the second is told from what the first has learned
+        kept = record_of(await house.store.reserve(intent(record))).response
+        assert kept is not None
+        assert (kept.status, kept.body) == (201, None)
 
 
 async def test_an_operators_deletion_is_told_with_the_seconds(house: House) -> None:

@@ -1,6 +1,7 @@
 """Calls that travel alone, each on a lane for as long as its statement runs."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,10 +14,12 @@ from gateway.store.postgres.rows import Row, Unreadable
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 
 class Calls:
-    """Runs work on a lane, at most `timeout` seconds. What the server, the network or a row that cannot be read
-    makes of it becomes `StoreUnavailable`; timed and counted by operation.
+    """Runs work on a lane, at most `timeout` seconds. Any error becomes `StoreUnavailable`; timed and counted by
+    operation.
     """
 
     def __init__(self, lanes: Lanes, timeout: float, observer: StoreObserver, clock: DatabaseClock) -> None:
@@ -56,5 +59,11 @@ class Calls:
         except StoreUnavailable as error:
             self.observer.store_error(STORE, operation, error.reason)
             raise
+        except DataRefused:
+            raise
+        except Exception as error:  # a defect of ours, after something was sent or before
+            _log.error("Unexpected failure of a call to Postgres", exc_info=error)
+            self.observer.store_error(STORE, operation, "error")
+            raise unavailable("error", may_have_landed=True) from error
         finally:
             self.observer.store_operation(STORE, operation, loop.time() - started)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -19,6 +20,8 @@ else:
     PreparedStatement = asyncpg.prepared_stmt.PreparedStatement
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 STORE = "postgres"
 RETRIES = 8
@@ -201,10 +204,13 @@ class Lane:
             result = await self._repeated(work, together=together)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise self._translated(error) from error
-        except AttributeError as error:  # what the driver says where it was cut between two of its steps, as it prepares and then executes
-            if not self._connection.is_closed():
-                raise
-            raise self._translated(ConnectionResetError()) from error
+        except Exception as error:
+            if isinstance(error, AttributeError) and self._connection.is_closed():
+                # What the driver says where it was cut between two of its steps, as it prepares and then executes.
+                raise self._translated(ConnectionResetError()) from error
+            if together:
+                raise  # of `work`, in a transaction that was rolled back
+            raise self._unexpected(error) from error
         except asyncio.CancelledError:
             self._hang_up()  # at once: the driver's own cancel request, which it has just made a task of, must not be sent
             raise
@@ -288,6 +294,12 @@ class Lane:
         self._sent = True
         await self._connection.execute("COMMIT")
         return result
+
+    def _unexpected(self, error: Exception) -> StoreUnavailable:
+        """The driver failed in a way of which it tells nothing: what was sent may have landed, and the connection is of no more use."""
+        _log.error("Unexpected failure of the driver", exc_info=error)
+        self._usable = False
+        return unavailable("error", may_have_landed=True)
 
     def _translated(self, error: Exception) -> Exception:
         if self._hung_up:

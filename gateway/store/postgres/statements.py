@@ -1,6 +1,7 @@
 """The batched statements: what they are given, and what their answers mean for each caller."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, Status, StoredResponse, Tombstone
@@ -90,10 +91,14 @@ End = TypeVar("End", Completion, Release)
 
 
 class Ending(NamedTuple, Generic[End]):
-    """A completion or a release, and what becomes of its record afterwards: the row of its statement, and its terms."""
+    """A completion or a release, and what becomes of its record afterwards: the row of its statement, and its terms.
+
+    `whole`: False for a completion that leaves out what was refused.
+    """
 
     row: End
     retention: Retention
+    whole: bool = True
 
 
 def completion(lease: Lease, response: StoredResponse) -> Completion:
@@ -116,7 +121,7 @@ def completion(lease: Lease, response: StoredResponse) -> Completion:
 def smaller(ending: Ending[Completion]) -> Ending[Completion] | None:
     """What to store when this is refused."""
     row = ending.row.smaller()
-    return None if row is None else Ending(row, ending.retention)
+    return None if row is None else Ending(row, ending.retention, whole=False)
 
 
 Sent: TypeAlias = tuple[str, list[Any]]
@@ -168,7 +173,10 @@ class Statements:
         return answers
 
     async def complete(self, lane: Lane, endings: Sequence[Ending[Completion]]) -> Mapping[bytes, Settled]:
-        return await self._settle(lane, *complete_statement(endings))
+        answers = await self._settle(lane, *complete_statement(endings))
+        if len(endings) == 1 and not endings[0].whole:  # what was refused is repeated alone
+            return {owner: replace(settled, whole=False) for owner, settled in answers.items()}
+        return answers
 
     async def release(self, lane: Lane, endings: Sequence[Ending[Release]]) -> Mapping[bytes, Settled]:
         return await self._settle(lane, *release_statement(endings))

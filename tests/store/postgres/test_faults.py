@@ -1,6 +1,8 @@
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -372,6 +374,36 @@ async def test_a_connection_that_is_cut_between_two_steps_of_the_driver_is_lost(
     assert (lost.value.store, lost.value.reason) == ("postgres", reason)
     monkeypatch.undo()
     assert await store.find(intent().key) is None
+
+
+@pytest.mark.parametrize("sent", [False, True])
+async def test_an_error_that_the_driver_should_not_raise_is_in_doubt(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
+    """Whatever was asked, and whether or not the statement went out: the connection is replaced, and the store goes on."""
+    store = make_store(pool_size=1)
+    lease = await reserved(store, intent())
+    record = await found(store, lease.key)
+    fetch = asyncpg.prepared_stmt.PreparedStatement.fetch
+
+    async def fail(statement: Any, *arguments: object) -> None:
+        if sent:
+            await fetch(statement, *arguments)
+        raise RuntimeError
+
+    asking: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.reserve(intent()),
+        lambda: store.complete(lease, response(), KEPT),
+        lambda: store.find(lease.key),
+        lambda: store.lapse(record),
+    ]
+    for ask in asking:
+        monkeypatch.setattr(asyncpg.prepared_stmt.PreparedStatement, "fetch", fail)
+        with pytest.raises(StoreUnavailable) as failed:
+            await asyncio.wait_for(ask(), 10)
+        assert (failed.value.reason, failed.value.may_have_landed) == ("error", True)
+        monkeypatch.undo()
+    assert (await store.complete(lease, response(), KEPT)).transition is (Transition.ALREADY if sent else Transition.DONE)
 
 
 @pytest.mark.parametrize("reading", [1, 2, 3])
