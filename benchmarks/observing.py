@@ -34,7 +34,7 @@ def exchanges() -> list[Exchange]:
             key_digest=f"{number:016x}",
             request_bytes=200 + number % 50,
             response_bytes=400 + number % 50,
-            client="127.0.0.1",
+            client_address="127.0.0.1",
         )
         for number in range(REQUESTS)
     ]

@@ -44,7 +44,7 @@ def access_line(request: FinishedRequest) -> bytes:
         "request_bytes": request.request_bytes,
         "response_bytes": request.response_bytes,
         "client_gone": request.client_gone,
-        "client": request.client,
+        "client": request.client_address,
     }
     return _line(fields)
 

@@ -10,11 +10,11 @@ from gateway.ports.upstream import WebhookExchange
 
 class FinishedRequest(Protocol):
     """One finished request, reported once. The observer reads what it wants at once and keeps nothing; so a fact that
-    costs something, such as `client`, may be a property. Durations are seconds; `status` is that of the answer to the
+    costs something, such as `client_address`, may be a property. Durations are seconds; `status` is that of the answer to the
     client.
 
     `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`). An exchange
-    holds no key, no credential and no body. `client` is the nearest address that is no trusted proxy. `settlement` and
+    holds no key, no credential and no body. `client_address` is the nearest address that is no trusted proxy. `settlement` and
     `reason` are None if no attempt ran, or while the gateway still settles it.
     """
 
@@ -53,7 +53,7 @@ class FinishedRequest(Protocol):
     @property
     def client_gone(self) -> bool: ...
     @property
-    def client(self) -> str | None: ...
+    def client_address(self) -> str | None: ...
 
 
 class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of this size takes ten times as long to make
@@ -76,7 +76,7 @@ class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of
     request_bytes: int = 0
     response_bytes: int = 0
     client_gone: bool = False
-    client: str | None = None
+    client_address: str | None = None
 
 
 class StoreObserver(Protocol):
