@@ -16,7 +16,7 @@ VENV = ROOT / ".venv"
 OLDEST, NEWEST = (3, 11), (3, 13)
 PARTS = {
     "dev": ["--editable", ".[embedded,sealing]"],
-    "test": ["--editable", ".[embedded,sealing]", "--group", "test", "--group", "lint"],
+    "test": ["--editable", ".[embedded,sealing]", "--group", "test", "--group", "lint", "--group", "deploy"],
 }
 
 
