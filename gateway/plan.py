@@ -10,15 +10,19 @@ plans, and requests under way keep theirs, so nothing has to remember routes tha
 *One object.* The connection makes a `Call` for each head that has come. It carries everything from there to the log line: the head, the
 plan, the key, the scope, the body, and at last the answer. The engine knows it as a `GuardedRequest`, the observer as an `Exchange`.
 
-*One flow.*  head → admit → (body) → reserve → decide → execute | answer
+*One flow.*  head → admit → (body) → (recall) → reserve → decide → execute | answer
 
     head      frame, host, loops; the plan by method and target; preflights and overrides where the plan has them
     admit     key, scope, announced size, body: all that is at hand is judged in one synchronous step. What is not at hand (a principal
               that others must confirm, a body that is still coming, large JSON) is a `Missing` part: fetch it, then admit again
+    recall    what this process remembers of the key, if it does: most replays end here, at once and without a task
     reserve   one `Intent` for each statement, each with a fresh owner token
     decide    one loop for requests that enforce, observe and wait; `gateway.core.decision` judges each record that is found
     execute   an `Attempt` in a task of its own, since it belongs to the process and not to the client's connection
     answer    one pass over the fields of the upstream's answer makes those of the client and those of the record
+
+*At once.* Each step is a plain function that gives its result, or something to be awaited. So a request whose parts are all at hand is
+answered within the callback that read its last byte; the first step that has to wait makes a task of the rest.
 
 *Slow ways* leave this flow at one place each and come back to it: spooled bodies and large JSON at admit; forward-auth and key sets at
 admit; large fingerprints and sealing before reserve; lost replies after reserve; streams and large answers while an attempt reads; tunnels

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from gateway.core.decision import Label
 from gateway.core.model import Headers
 from gateway.core.problems import Problem, Retry
-from gateway.ports import Body, Tunnel
+from gateway.ports import Body, Remembered, Tunnel
 
 LOOK_AGAIN = "The operation may have been executed; its outcome is being found out. Repeat this request later to learn it."
 
@@ -45,7 +45,7 @@ class Relayed:
 
 
 class Replayed(NamedTuple):
-    """A stored response, and the id of the request that it first answered."""
+    """A stored response, and the id of the request that it first answered. `remembered`: it is told from this process's memory."""
 
     status: int
     reason: bytes
@@ -53,6 +53,7 @@ class Replayed(NamedTuple):
     body: bytes | Body
     original_request: str
     expires_at_us: int | None = None
+    remembered: Remembered | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,13 @@ from gateway.core.decision import (
     ReplayWithoutBody,
     Unknown,
     Unreadable,
+    decide,
 )
 from gateway.core.problems import Problem
-from gateway.engine.answers import LOOK_AGAIN, Refused, Reply
+from gateway.engine.answers import LOOK_AGAIN, Refused, Replayed, Reply
+from gateway.engine.request import GuardedRequest
+from gateway.engine.response_packing import body_at_hand
+from gateway.ports import Body, Remembered
 
 
 def label_of(decision: Decision) -> Label:
@@ -56,3 +60,18 @@ def answer_to(decision: Decision) -> Reply:
             raise AssertionError("replays, claims and lapses are carried out")
         case _:
             assert_never(decision)
+
+
+def replay_of(decision: Replay, body: bytes | Body, remembered: Remembered | None = None) -> Reply:
+    """The stored answer, with its body as a client gets it."""
+    response, found = decision.response, decision.found
+    answer = Replayed(response.status, response.reason, response.headers, body, found.request_id, found.expires_at_us, remembered)
+    return Reply(Label.REPLAY, answer, expires_at_us=found.expires_at_us)
+
+
+def told_at_once(remembered: Remembered, request: GuardedRequest) -> Reply | None:
+    """The answer to a request whose meaning a remembered record has. None: something has to be done for it."""
+    decision = decide(remembered.record, request.meaning, request.guard.policy)
+    if not isinstance(decision, Replay) or (body := body_at_hand(decision.response)) is None:
+        return None
+    return replay_of(decision, body, remembered)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.meanings import Meanings, Unchanging
-from gateway.ports import Clock, Memory, Observer, Randomness, Store
+from gateway.ports import Clock, Memory, Observer, Randomness, Recollection, Store
 from gateway.ports.reconciliation import Reconciliation, Sealer
 
 LARGE_AT_ONCE = 2
@@ -20,7 +20,7 @@ Offload = Callable[..., Awaitable[Any]]
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit. `sealer` is there if some
-    route may have to send a request again.
+    route may have to send a request again, `remembered` if the process remembers completed answers.
     """
 
     store: Store
@@ -34,3 +34,4 @@ class Dependencies:
     sealer: Sealer | None = None
     reconciliation: Reconciliation | None = None
     meanings: Meanings = field(default_factory=Unchanging)
+    remembered: Recollection | None = None

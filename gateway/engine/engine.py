@@ -13,10 +13,10 @@ from gateway.core.model import Earlier, Fingerprint, Lease, Record, Status, Tomb
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, OnStoreOutage
 from gateway.core.problems import Problem
-from gateway.engine.answers import Refused, Replayed, Reply
+from gateway.engine.answers import Refused, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.attempts import Attempts
-from gateway.engine.decided import answer_to, label_of
+from gateway.engine.decided import answer_to, label_of, replay_of, told_at_once
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.intents import intent_of
@@ -43,19 +43,44 @@ class Engine:
         self._lost = LostReplies(deps)
 
     async def handle(self, request: GuardedRequest) -> Reply:
-        """Answer one request. Raises nothing; a cancelled call leaves a running attempt alone.
+        """As `answer`, for those who wait in any case."""
+        reply = self.answer(request)
+        return reply if isinstance(reply, Reply) else await reply
 
-        On a route that observes, it is forwarded whatever is decided about it, and recorded, so that a later one can be judged: the reply's
-        label is the decision. The request is closed as soon as nobody needs its body.
+    def answer(self, request: GuardedRequest) -> Reply | Awaitable[Reply]:
+        """Answer one request: at once, if all that it takes is in this process's memory. What the caller awaits raises
+        nothing; cancelled, it leaves a running attempt alone.
+
+        On a route that observes, it is forwarded whatever is decided about it, and recorded, so that a later one can be
+        judged: the reply's label is the decision. The request is closed as soon as nobody needs its body.
         """
-        search = Search(self._deps.clock.boottime())
-        guard = request.guard
+        deps, guard = self._deps, request.guard
+        started, found = deps.clock.boottime(), None
         try:
-            if not guard.observes and self._deps.meanings.differs(guard.policy):
+            if guard.observes:
+                return self._find_out(request, Search(started), self._prepare(request), None)
+            if deps.meanings.differs(guard.policy):
+                request.close()
                 return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=ANOTHER_MEANING))
-            if (preparation := self._prepare(request)) is not None:
+            preparation = self._prepare(request)
+            if preparation is None and deps.remembered is not None:
+                found = deps.remembered(request.key, request.meaning, started)
+            if found is not None and (reply := told_at_once(found, request)) is not None:
+                request.close()
+                reply.store_seconds = deps.clock.boottime() - started
+                return reply
+        except BaseException:
+            request.close()
+            raise
+        return self._find_out(request, Search(started), preparation, None if found is None else found.record)
+
+    async def _find_out(self, request: GuardedRequest, search: Search, preparation: Awaitable[None] | None, found: Found) -> Reply:
+        """Answer a request that waits for something: its `preparation`, a store, an upstream. `found` is what is known
+        already.
+        """
+        try:
+            if preparation is not None:
                 await preparation
-            found: Found = None
             while found is None or isinstance(found, Record | Tombstone):
                 if found is not None:
                     found = await self._judge(request, found, search)
@@ -208,15 +233,12 @@ class Engine:
 
     async def _replay(self, decision: Replay) -> Reply:
         """The stored answer. One that cannot be unpacked is told like a record that cannot be read: never guessed at, never run again."""
-        response = decision.response
         try:
-            body = await recall(self._deps, response)
+            body = await recall(self._deps, decision.response)
         except ValueError as error:
             self._deps.observer.background_failed("replay", error)
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
-        found = decision.found
-        answer = Replayed(response.status, response.reason, response.headers, body, found.request_id, found.expires_at_us)
-        return Reply(Label.REPLAY, answer, expires_at_us=found.expires_at_us)
+        return replay_of(decision, body)
 
     async def _without_store(self, request: GuardedRequest, unavailable: StoreUnavailable, search: Search) -> Reply:
         """A store could not be asked. Where a record was seen, forwarding without it could run the operation twice, whatever the route says

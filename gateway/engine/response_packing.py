@@ -17,6 +17,12 @@ async def keep(deps: Dependencies, plain: StoredResponse) -> StoredResponse:
     return kept
 
 
+def body_at_hand(response: StoredResponse) -> bytes | None:
+    """The body of a stored response that has one, if `recall` would give it as it stands."""
+    body = response.body
+    return body if response.encoding == PLAIN and body is not None and len(body) <= LARGE else None
+
+
 async def recall(deps: Dependencies, response: StoredResponse) -> bytes | Body:
     """The body of a stored response that has one. Raises ValueError if it cannot be unpacked."""
     stored = response.body or b""

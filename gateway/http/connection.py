@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import select
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 from gateway.core.problems import Problem
 from gateway.http.head_parser import HeadParser
@@ -13,7 +13,7 @@ from gateway.http.limits import ClientLimits, Crowd, peer_address
 from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
 from gateway.http.refusals import Refusals
 from gateway.http.request import Request, RequestBody, RequestFactory
-from gateway.http.response import WireResponse, reason_of, untaken
+from gateway.http.response import Answering, WireResponse, reason_of, untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
 from gateway.principal import certificate_subject
@@ -22,9 +22,6 @@ TURNED_AWAY = 256
 """As many connections too many are told so at a time; what comes on top is cut."""
 
 _log = logging.getLogger(__name__)
-
-Answering: TypeAlias = WireResponse | Awaitable[WireResponse]
-"""An answer, or the promise of one. What is not written yet is written by the connection."""
 
 
 class Handler(Protocol):
@@ -242,6 +239,12 @@ class ClientConnection(LingeringClose):
         except Exception as error:
             self._fail(error)
 
+    def _go_on(self) -> None:
+        try:
+            self._continue()
+        except Exception as error:
+            self._fail(error)
+
     def _fail(self, error: Exception) -> None:
         """One of the callbacks failed: nobody knows what state this is in. Its loss, which follows, is told to all who wait."""
         _log.error("A client's connection failed", exc_info=error)
@@ -280,7 +283,7 @@ class ClientConnection(LingeringClose):
         answering: Answering
         try:
             answering = self._answer(request)
-            if isinstance(answering, WireResponse) and answering.send(request):
+            if isinstance(answering, WireResponse) and (answering.started or answering.send(request)):
                 self._answered(request, answering)
                 return
         except ConnectionError:
@@ -388,7 +391,7 @@ class ClientConnection(LingeringClose):
             self.take_in(b"")
         if self.half_closed and self._incoming is not None:
             self._incoming.lose("the client ended in the middle of its request")
-        if not self._busy and (self.half_closed or self._close):
+        if not self._busy and (self._close or (self.half_closed and not self._rest)):
             self._no_more()
 
     def _no_more(self) -> None:
@@ -421,7 +424,7 @@ class ClientConnection(LingeringClose):
             return
         if self._busy:
             self._close = self._farewell = True
-        elif not self._head and self._loop.time() >= self._since + quiet and not _unread(wire):
+        elif not (self._head or self._rest) and self._loop.time() >= self._since + quiet and not _unread(wire):
             self._farewell = True  # what crosses our end on the wire is read, and meets no reset
             self.close()
 
@@ -446,7 +449,8 @@ class ClientConnection(LingeringClose):
             return True
         if self.refusal is not None or self.half_closed:
             return True
-        if not self._busy or self._incoming is not None:  # idle, or in the middle of a request: there will be none
+        waiting = self._busy or bool(self._rest)
+        if not waiting or self._incoming is not None:  # idle, or in the middle of a request: there will be none
             return False
         self.half_closed = True
         for entry in [entry for entry in self._lost if entry[1]]:

@@ -18,6 +18,10 @@ _END = b"\r\n\r\n"
 _PROTOCOL = len(" HTTP/1.1\r")
 
 
+AT_ONCE = 16
+"""So many pipelined requests are answered in one go; then it is the turn of other connections."""
+
+
 class NoRoom(Exception):
     """The process holds as much as it may."""
 
@@ -85,7 +89,7 @@ class Intake(asyncio.Protocol):
             return
         if self._rest:
             data, self._rest = self._rest + data, b""
-        self._taking = True
+        self._taking, heads = True, 0
         try:
             while data and self._sink is None:
                 if self._incoming is not None:
@@ -94,8 +98,11 @@ class Intake(asyncio.Protocol):
                     data = self._take_body(self._incoming, data)
                 elif self._busy:
                     break
+                elif heads == AT_ONCE:
+                    self._loop.call_soon(self._go_on)
+                    break
                 else:
-                    data = self._take_head(data)
+                    data, heads = self._take_head(data), heads + 1
         finally:
             self._taking = False
         if self._sink is None:
@@ -138,6 +145,10 @@ class Intake(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """The reader of the body has taken what held the client back."""
+        raise NotImplementedError
+
+    def _go_on(self) -> None:
+        """It is this connection's turn again."""
         raise NotImplementedError
 
     def _drop_parsers(self) -> None:

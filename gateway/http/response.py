@@ -14,7 +14,7 @@ import termios
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from gateway.core.headers import to_client
 from gateway.core.model import Headers
@@ -256,6 +256,10 @@ class WireResponse:
         if transport is None or transport.is_closing():
             raise ConnectionResetError("client is gone")
         transport.write(data)
+
+
+Answering: TypeAlias = WireResponse | Awaitable[WireResponse]
+"""An answer, or the promise of one. What is not written yet is written by the connection."""
 
 
 async def _while_audible(pieces: AsyncIterator[bytes], silence: float) -> AsyncGenerator[bytes]:

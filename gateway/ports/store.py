@@ -1,11 +1,11 @@
 """Records behind one authority: what every store must do. Implementations pass `tests/store/contract` unchanged."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.core.policy import Expired, OnExpired, Policy
 
 
@@ -104,6 +104,27 @@ TOMBSTONE_AFTER = 3600.0
 
 By then no reserve that began before the record's birth, and so saw neither it nor its tombstone, can still give out a
 lease.
+"""
+
+
+class Remembered:
+    """A completed record that this process tells from its memory, again and again.
+
+    `wire` is what all answers from it have in common, for requests of one plan (`wire_for`): who renders them keeps it
+    here. Both are None until then.
+    """
+
+    __slots__ = ("record", "wire", "wire_for")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.wire: bytes | None = None
+        self.wire_for: object = None
+
+
+Recollection: TypeAlias = Callable[[RecordKey, Fingerprint, float], Remembered | None]
+"""What this process may tell of a key, under this fingerprint and at this instant (CLOCK_BOOTTIME), without asking a
+store.
 """
 
 

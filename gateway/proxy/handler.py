@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from typing import Protocol, assert_never
 
 from gateway.core.cors import Preflight, answer_preflight, preflight_of
@@ -9,7 +10,7 @@ from gateway.core.decision import Label
 from gateway.core.headers import to_upstream
 from gateway.core.key_location import not_named
 from gateway.core.model import Headers
-from gateway.core.policy import ForwardKey, HeaderKey, Mode, Policy, Route
+from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
@@ -18,13 +19,13 @@ from gateway.http.body import ClientGone, ClientSilent
 from gateway.http.cancel_on_disconnect import WhilePresent
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
-from gateway.http.response import CLIENT_GONE, WireResponse
+from gateway.http.response import CLIENT_GONE, Answering, WireResponse
 from gateway.plan import RoutePlan
 from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
 from gateway.proxy.admission import Unkeyed
 from gateway.proxy.call import Call
 from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, unlisted
-from gateway.proxy.guard import Guard, Missing
+from gateway.proxy.guard import Admission, Guard, Missing
 from gateway.proxy.head import judge_head
 from gateway.proxy.passthrough import pass_through
 from gateway.proxy.rendering import Renderer
@@ -82,20 +83,23 @@ class Proxy:
         """From now on every answer is the last one on its connection: the process is being drained."""
         self._renderer.closing = True
 
-    async def handle(self, call: Call) -> WireResponse:
-        """Answer one request. Never raises for anything that a client or an upstream does."""
+    def handle(self, call: Call) -> Answering:
+        """Answer one request: at once, if all that it takes is at hand. The answer is written then. Never raises for
+        anything that a client or an upstream does.
+        """
         if self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
-            return await self._webhooks.handle(call, route)
+            return self._webhooks.handle(call, route)
         call.begin(self.routing, self._request_id(call.fields.first(b"x-request-id")), self._clock.boottime())
+        found = self._look(call)
+        if not isinstance(found, RoutePlan):
+            return self._finish(call, found)
+        coming = self._pass_unguarded(call, found) if found.guard is None else self._go_on(call, found, self._guard.admit(call))
+        return self._finish(call, coming) if isinstance(coming, Reply) else self._wait(call, coming)
+
+    async def _wait(self, call: Call, coming: Awaitable[Reply]) -> WireResponse:
+        """For a reply that takes its time."""
         try:
-            found = self._look(call)
-            if isinstance(found, RoutePlan) and found.guard is not None:
-                admitted = self._guard.admit(call)
-                while isinstance(admitted, Missing):
-                    admitted = await self._guard.fetch(call, admitted) or self._guard.admit(call)
-                reply = await (self._engine.handle(call) if admitted is None else self._without_guard(call, found, admitted))
-            else:
-                reply = found if isinstance(found, Reply) else await self._pass_unguarded(call, found)
+            reply = await coming
         except ClientGone:
             return self._gone(call)
         except ClientSilent:
@@ -103,13 +107,29 @@ class Proxy:
         except asyncio.CancelledError:
             self._gone(call)  # a drain is out of patience
             raise
-        response = self._renderer.render(reply, call)
+        finished = self._finish(call, reply)
+        return finished if isinstance(finished, WireResponse) else await finished
+
+    def _finish(self, call: Call, reply: Reply) -> Answering:
+        """Render, write, observe."""
+        response, gone = self._renderer.render(reply, call), False
+        try:
+            if not response.send(call):
+                return self._finish_slowly(call, reply, response)
+        except ConnectionError:
+            response.force_close()
+            gone = True
+        self._observe(call, reply, response, gone=gone)
+        return response
+
+    async def _finish_slowly(self, call: Call, reply: Reply, response: WireResponse) -> WireResponse:
+        """The body comes in pieces, or the client takes its time."""
         gone = await self._send(reply, response, call)
         self._observe(call, reply, response, gone=gone)
         return response
 
     async def _send(self, reply: Reply, response: WireResponse, call: Call) -> bool:
-        """Write the answer. Whether the client is gone, or was cut."""
+        """Write what is left of the answer. Whether the client is gone, or was cut."""
         body = getattr(reply.answer, "body", None)
         try:
             if isinstance(reply.answer, Relayed):
@@ -181,19 +201,40 @@ class Proxy:
         fields = (*answer_preflight(plan.cors, asked), (b"Date", self._clock.http_date()))
         return Reply(Label.BYPASS, Passed(204, b"No Content", fields, b""))
 
+    # ---- admitted, or not
+
+    def _go_on(self, call: Call, plan: RoutePlan, admitted: Admission) -> Reply | Awaitable[Reply]:
+        """What follows from the guard's judgement. An observing route refuses nobody, but what would fill the memory: the
+        request goes through, counted under what would have been said.
+        """
+        match admitted:
+            case None:
+                return self._engine.answer(call)
+            case Missing():
+                return self._fetch(call, plan, admitted)
+            case Unkeyed():
+                return self._pass(call, plan)
+            case Reply():
+                if call.guard.observes and admitted.label is not Label.OVERLOADED:
+                    return self._pass_as(call, plan, admitted.label)
+                call.close()
+                return admitted
+            case _:
+                assert_never(admitted)
+
+    async def _fetch(self, call: Call, plan: RoutePlan, missing: Missing) -> Reply:
+        """Wait for what is missing, until nothing is."""
+        admitted: Admission = missing
+        while isinstance(admitted, Missing):
+            admitted = await self._guard.fetch(call, admitted) or self._guard.admit(call)
+        found = self._go_on(call, plan, admitted)
+        return found if isinstance(found, Reply) else await found
+
     # ---- pass on
 
-    async def _without_guard(self, call: Call, plan: RoutePlan, admitted: Unkeyed | Reply) -> Reply:
-        """A request that the engine does not get: it is refused, or passed on. An observing route refuses nobody, but what would fill the
-        memory: the request goes through, counted under what would have been said.
-        """
-        if isinstance(admitted, Unkeyed):
-            return await self._pass(call, plan)
-        if call.guard.policy.mode is Mode.ENFORCE or admitted.label is Label.OVERLOADED:
-            call.close()
-            return admitted
+    async def _pass_as(self, call: Call, plan: RoutePlan, label: Label) -> Reply:
         reply = await self._pass(call, plan)
-        reply.label = admitted.label
+        reply.label = label
         return reply
 
     async def _pass_unguarded(self, call: Call, plan: RoutePlan) -> Reply:

@@ -1,10 +1,9 @@
 """A store with a cache of completed answers in front of it (`replay_cache`): what it learns from, and what it may answer."""
 
 from collections.abc import Sequence
-from time import perf_counter
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
-from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, Transition
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.ports import Answered, Clock, Doubted, Remembered, Retention, Settled, Store, StoreObserver, Transition
 from gateway.store.null_observer import NullObserver
 from gateway.store.replay_cache import Answer, ReplayCache
 
@@ -15,9 +14,10 @@ _MAX_RUNNING = 65536
 
 
 class CachedStore:
-    """A `Store` over `store`. It learns from what `store` reports as completed, and from the completions of its own attempts.
+    """A `Store` over `store`. It learns from what `store` reports as completed, and from the completions of its own
+    attempts. The engine asks `known` before it reserves.
 
-    Observing intents neither ask it nor teach it: whatever they are told, they go on.
+    Observing requests neither ask it nor teach it: whatever they are told, they go on.
     """
 
     def __init__(self, store: Store, cache: ReplayCache, clock: Clock, observer: StoreObserver | None = None) -> None:
@@ -27,15 +27,17 @@ class CachedStore:
         self._observer = observer or NullObserver()
         self._running: dict[bytes, Intent] = {}
 
+    def known(self, key: RecordKey, fingerprint: Fingerprint, now: float) -> Remembered | None:
+        """A `Recollection`. A completed record that is told from here has the version 0, or the one that it was read with."""
+        known = self._cache.get(key, fingerprint, self._store.now_us, now)
+        if known is not None:
+            self._observer.store_operation(STORE, "replay", self._clock.boottime() - now)
+        return known
+
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        """As `Store.reserve`. A completed record that is told from here has the version 0, or the one that it was read with."""
+        """As `Store.reserve`."""
         if intent.terms.observed:
             return await self._store.reserve(intent)
-        started = perf_counter()
-        known = self._cache.get(intent.key, intent.fingerprint, self._store.now_us)
-        if known is not None:
-            self._observer.store_operation(STORE, "replay", perf_counter() - started)
-            return known
         asked = self._clock.boottime()
         found = await self._store.reserve(intent)
         if isinstance(found, Lease):

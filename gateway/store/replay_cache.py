@@ -18,6 +18,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from gateway.core.model import Fingerprint, Record, RecordKey, Status, StoredResponse
+from gateway.ports import Remembered
 
 OVERHEAD = 1536
 """Bytes that an entry takes beside its answer: its key, its record, and its place in the table."""
@@ -35,8 +36,8 @@ _Name: TypeAlias = tuple[str, str]
 class Answer:
     """A completed record, without what only its place tells. `expires_at_us` is on the authority's clock.
 
-    The last three are the cache's: when it ends (CLOCK_BOOTTIME), the bytes that it takes, and the record, which is made when it is first
-    asked for, with its response made ready.
+    The last three are the cache's: when it ends (CLOCK_BOOTTIME), the bytes that it takes, and what is told of it: the record, which is
+    made when it is first asked for, with its response made ready.
     """
 
     record_id: UUID
@@ -49,7 +50,7 @@ class Answer:
     version: int = 0
     ends: float = 0.0
     size: int = 0
-    record: Record | None = None
+    told: Remembered | None = None
 
 
 class ReplayCache:
@@ -83,8 +84,8 @@ class ReplayCache:
         """The bytes that it takes."""
         return self._held
 
-    def get(self, key: RecordKey, fingerprint: Fingerprint, now_us: Callable[[], int | None]) -> Record | None:
-        """The record, if it can be told. `now_us` is `Store.now_us`.
+    def get(self, key: RecordKey, fingerprint: Fingerprint, now_us: Callable[[], int | None], at: float | None = None) -> Remembered | None:
+        """The record, if it can be told `at` an instant of CLOCK_BOOTTIME, by default now. `now_us` is `Store.now_us`.
 
         Its `expires_in` is that of the first hit, so it may be `seconds` old.
         """
@@ -92,12 +93,12 @@ class ReplayCache:
         answer = self._answers.get(name)
         if answer is None or (now := now_us()) is None:
             return None
-        if answer.ends <= self._now() or answer.expires_at_us <= now or self._deleted(answer.record_id):
+        if answer.ends <= (self._now() if at is None else at) or answer.expires_at_us <= now or self._deleted(answer.record_id):
             self._drop(name)
             return None
         if answer.fingerprint != fingerprint:
             return None
-        return answer.record or self._first(key, name, answer, now)
+        return answer.told or self._first(key, name, answer, now)
 
     def put(self, key: RecordKey, answer: Answer, asked: float) -> None:
         """Keep what was learned from a question that was sent after `asked` (CLOCK_BOOTTIME)."""
@@ -138,8 +139,8 @@ class ReplayCache:
         for name in [name for name, answer in self._answers.items() if answer.ends <= now]:
             self._drop(name)
 
-    def _first(self, key: RecordKey, name: _Name, answer: Answer, now_us: int) -> Record | None:
-        """The record that all hits are told, made once. None: it cannot be made ready, and the store shall say so."""
+    def _first(self, key: RecordKey, name: _Name, answer: Answer, now_us: int) -> Remembered | None:
+        """What all hits are told, made once. None: it cannot be made ready, and the store shall say so."""
         try:
             response = self._ready(answer.response)
         except ValueError:
@@ -149,7 +150,7 @@ class ReplayCache:
             self._held -= answer.size
             answer.response, answer.size = response, _size(response)
             self._held += answer.size
-        answer.record = record = Record(
+        record = Record(
             key,
             answer.record_id,
             answer.version,
@@ -162,9 +163,10 @@ class ReplayCache:
             expires_at_us=answer.expires_at_us,
             response=response,
         )
+        answer.told = told = Remembered(record)
         if self._held > self.limit:
             self._make_room()
-        return record
+        return told
 
     def _make_room(self) -> None:
         while self._held > self.limit:

@@ -14,13 +14,13 @@ from gateway.core.packing import pack, unpacked
 from gateway.operate.operations import By, Done, Operator
 from gateway.ports import Retention, StoreUnavailable
 from gateway.runtime.system import SystemClock
-from gateway.store.cached import CachedStore
 from gateway.store.deletions import Deletions
 from gateway.store.null_observer import NullObserver
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.replay_cache import ReplayCache
 from gateway.store.tiered import TieredStore
+from tests.store.asked import AskedStore
 from tests.store.redis.authority import Authority, ShiftedClock
 from tests.store.redis.relay import Relay
 from tests.store.redis.support import eventually, fingerprint, linked
@@ -59,7 +59,7 @@ class Process:
     def __init__(self, authority: Authority, clock: ShiftedClock) -> None:
         self.heard = Heard()
         self.cache = ReplayCache(1 << 20, SECONDS, clock.boottime)
-        self.store = CachedStore(authority, self.cache, clock, self.heard)
+        self.store = AskedStore(authority, self.cache, clock, self.heard)
 
 
 class Bench:
@@ -217,7 +217,7 @@ async def test_a_read_under_way_does_not_bring_a_deleted_answer_back(bench: Benc
 class House:
     """All that production runs; `statements` and `commands` lead to the servers, and count what is sent."""
 
-    store: CachedStore
+    store: AskedStore
     cache: ReplayCache
     tiered: TieredStore
     deletions: Deletions
@@ -256,7 +256,7 @@ async def house(database: str, redis_db: str) -> AsyncIterator[House]:
         operator = Operator(authority.operations, authority.reconciliation, dict, tiered.forget, cache)
         other = ReplayCache(1 << 24, 60.0, clock.boottime)
         elsewhere = Operator(authority.operations, authority.reconciliation, dict, tiered.forget, other)
-        store = CachedStore(tiered, cache, clock)
+        store = AskedStore(tiered, cache, clock)
         yield House(store, cache, tiered, deletions, operator, elsewhere, statements, commands)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.core.model import Fingerprint, Record, RecordKey, StoredResponse
+from gateway.core.model import Fingerprint, RecordKey, StoredResponse
 from gateway.core.packing import ZLIB, pack, unpacked
 from gateway.store.replay_cache import OVERHEAD, Answer, ReplayCache
 
@@ -52,8 +52,9 @@ def test_what_was_put_is_told_as_the_record_that_it_is() -> None:
     bench = Bench()
     cache = bench.cache()
     cache.put(KEY, answer(), bench.clock.now)
-    found = cache.get(KEY, MEANING, at(EXPIRES - 5_000_000))
-    assert isinstance(found, Record)
+    told = cache.get(KEY, MEANING, at(EXPIRES - 5_000_000))
+    assert told is not None
+    found = told.record
     assert (found.key, found.response, found.request_id, found.expires_at_us, found.expires_in) == (
         KEY,
         response(),
@@ -62,7 +63,7 @@ def test_what_was_put_is_told_as_the_record_that_it_is() -> None:
         5.0,
     )
     assert not found.expired
-    assert cache.get(KEY, MEANING, at(EXPIRES - 4_000_000)) is found
+    assert cache.get(KEY, MEANING, at(EXPIRES - 4_000_000)) is told
 
 
 def test_another_meaning_or_key_is_told_nothing() -> None:
@@ -133,7 +134,7 @@ def test_a_slow_reply_does_not_replace_what_was_learned_later() -> None:
     cache.put(KEY, answer(life=1), bench.clock.now - 1)
     found = cache.get(KEY, MEANING, at(0))
     assert found is not None
-    assert found.record_id == UUID(int=2)
+    assert found.record.record_id == UUID(int=2)
     cache.put(KEY, answer(bytes(100_000), life=3), bench.clock.now + 1)
     assert cache.get(KEY, MEANING, at(0)) is None
 
@@ -150,7 +151,7 @@ def test_a_packed_body_is_unpacked_once() -> None:
     before = cache.held
     found = cache.get(KEY, MEANING, at(0))
     assert found is not None
-    assert found.response == response(plain)
+    assert found.record.response == response(plain)
     assert cache.held == before + len(plain) - len(body)
     cache.put(KEY, replace(answer(), response=replace(kept, body=body[:-1])), bench.clock.now)
     assert cache.get(KEY, MEANING, at(0)) is None
@@ -163,7 +164,7 @@ def test_a_body_that_was_not_kept_is_told_so() -> None:
     cache.put(KEY, answer(None), bench.clock.now)
     found = cache.get(KEY, MEANING, at(0))
     assert found is not None
-    assert found.response == response(None)
+    assert found.record.response == response(None)
 
 
 def test_the_oldest_make_room_and_a_large_one_stays_out() -> None:
@@ -216,13 +217,13 @@ class Model(RuleBasedStateMachine):
     def get(self, key: RecordKey, now_us: int, meaning: Fingerprint) -> None:
         found = self.cache.get(key, meaning, at(now_us))
         if found is not None:
-            asked = next(asked for asked, given in self.learned[key] if given.record is found)
+            asked = next(asked for asked, given in self.learned[key] if given.told is found)
             assert meaning == MEANING
             assert self.bench.clock.now < asked + SECONDS
             assert asked > self.barred.get(key, float("-inf"))
-            assert found.expires_at_us is not None
-            assert now_us < found.expires_at_us
-            assert found.record_id not in self.bench.deleted
+            assert found.record.expires_at_us is not None
+            assert now_us < found.record.expires_at_us
+            assert found.record.record_id not in self.bench.deleted
 
     @rule(key=keys)
     def forget(self, key: RecordKey) -> None:

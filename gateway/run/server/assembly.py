@@ -19,7 +19,7 @@ from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience
 from gateway.observe.observer import MetricsObserver
 from gateway.operate.operations import Operator
-from gateway.ports import Store
+from gateway.ports import Recollection, Store
 from gateway.principal import Identifier, PrincipalError
 from gateway.proxy.handler import Proxy
 from gateway.proxy.routing import Edge, Routing, make_routing
@@ -188,8 +188,10 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     link, tiered = make_hot(config, authority, clock, randomness, observer)
     replays = make_replays(config, tiered, clock)
     store: Store = tiered or authority
+    remembered: Recollection | None = None
     if replays is not None:
-        store = CachedStore(store, replays, clock, observer)
+        store = cached = CachedStore(store, replays, clock, observer)
+        remembered = cached.known
     keeper = LeaseKeeper(store, clock, observer, make_tick(tiered, replays))
     memory = MemoryBudget(
         config.memory.total - (0 if replays is None else replays.limit),
@@ -200,7 +202,18 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     identifier = make_identifier(config, upstreams)
     sealer, reconciliation = make_sealer(config), authority.reconciliation
-    deps = Dependencies(store, clock, randomness, observer, keeper, memory, sealer=sealer, reconciliation=reconciliation, meanings=scopes)
+    deps = Dependencies(
+        store,
+        clock,
+        randomness,
+        observer,
+        keeper,
+        memory,
+        sealer=sealer,
+        reconciliation=reconciliation,
+        meanings=scopes,
+        remembered=remembered,
+    )
     engine = Engine(deps, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
     proxy = Proxy(

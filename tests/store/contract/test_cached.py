@@ -3,8 +3,8 @@ import pytest
 from gateway.core.model import Record, RecordKey
 from gateway.ports.reconciliation import Audit, Entry
 from gateway.runtime.system import SystemClock
-from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
+from tests.store.asked import AskedStore
 from tests.store.contract.harness import ManualClock, MemoryHarness
 from tests.store.contract.store_contract import StoreContract
 
@@ -26,7 +26,7 @@ class CachedHarness:
     def __init__(self) -> None:
         self.behind = MemoryHarness()
         clock = TurnedClock(self.behind.clock)
-        self.store = CachedStore(self.behind.store, ReplayCache(1 << 24, 3.0, clock.boottime), clock)
+        self.store = AskedStore(self.behind.store, ReplayCache(1 << 24, 3.0, clock.boottime), clock)
         self.maintenance = self.behind.maintenance
         self.reconciliation = self.behind.reconciliation
 

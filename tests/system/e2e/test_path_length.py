@@ -13,7 +13,7 @@ from tests.support.upstream import CountingUpstream
 LIMITS = {
     #             calls of ours, files of ours, coroutines of ours above the wait for reserve
     "new key": {"calls": 456, "files": 81, "frames": 6},
-    "replay": {"calls": 187, "files": 56},
+    "replay": {"calls": 175, "files": 54},
     "unguarded": {"calls": 201, "files": 38},
 }
 

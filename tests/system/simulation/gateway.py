@@ -9,7 +9,7 @@ from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
-from gateway.ports import Store
+from gateway.ports import Recollection, Store
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
@@ -75,11 +75,14 @@ class SimulatedGateway:
             hot = rules.hot(world.redis, Wire(world, self.name, "redis", self._index, world.scenario.redis, REDIS_TIMEOUT))
             self.tiered = rules.tiered(authority, hot, clock, lease_ttl=REDIS_LEASE, observer=self.observer)
         store: Store = self.tiered or authority
+        remembered: Recollection | None = None
         if world.scenario.cached:
             replays = ReplayCache(1 << 20, REPLAYED_FOR, clock.boottime)
-            store = rules.cached(store, replays, clock, self.observer)
+            store = cached = rules.cached(store, replays, clock, self.observer)
+            remembered = cached.known
         self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
-        deps = Dependencies(store, clock, randomness, self.observer, self.keeper, MemoryBudget(1 << 30, offload=False), in_place)
+        memory = MemoryBudget(1 << 30, offload=False)
+        deps = Dependencies(store, clock, randomness, self.observer, self.keeper, memory, in_place, remembered=remembered)
         self.upstream = rules.upstream(world, self.name)
         self.engine = rules.engine(deps, ForeignFingerprints(_no_policy, b""))
         background = Background(

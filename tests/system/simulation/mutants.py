@@ -12,7 +12,7 @@ from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.engine.search import Found as Known
 from gateway.engine.search import Search
-from gateway.ports import Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.ports import Remembered, Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.store.cached import CachedStore
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
 from gateway.store.redis.facts import in_progress
@@ -174,9 +174,10 @@ class LearnsBeforeTheCommit(CachedStore):
 
 
 class TellsAnyMeaningFromMemory(CachedStore):
-    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        entry = self._cache._answers.get((intent.key.scope_id, intent.key.key))
-        return await super().reserve(intent if entry is None else replace(intent, fingerprint=entry.fingerprint))
+    def known(self, key: RecordKey, fingerprint: Fingerprint, now: float) -> Remembered | None:
+        entry = self._cache._answers.get((key.scope_id, key.key))
+        known = None if entry is None else super().known(key, entry.fingerprint, now)
+        return None if known is None else Remembered(replace(known.record, fingerprint=fingerprint))
 
 
 class BelievesASlowClock(UnreliableStore):

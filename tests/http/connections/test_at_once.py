@@ -1,0 +1,110 @@
+"""Requests that their handler answers at once, without a task: the connection does for them what it does for others."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.http.intake import AT_ONCE
+from gateway.http.request import Request
+from gateway.http.response import Answering, WireResponse
+from tests.http.connections.house import House, answers, get, request, until
+from tests.http.connections.test_requests import BODIES, SEQUENCE
+
+
+class AtOnceHouse(House):
+    """Answers whatever is whole at once. `answer` is the body of its answers, by default what `echo` tells."""
+
+    answer: bytes | None = None
+    broken = False
+
+    def handle(self, request: Request) -> Answering:  # type: ignore[override]  # the other way to answer
+        if not request.body.complete:
+            return super().handle(request)
+        if self.broken:
+            raise RuntimeError("a defect")
+        self.seen.append(f"{request.method} {request.target.decode()}")
+        told = b"%b %b %b" % (request.method.encode(), request.target, request.body.take())
+        return WireResponse(200, b"OK", (), told if self.answer is None else self.answer)
+
+
+@pytest.fixture
+async def at_once() -> AsyncIterator[AtOnceHouse]:
+    async with AtOnceHouse() as house:
+        yield house
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 64, 10_000])
+async def test_pipelined_requests_are_answered_in_order(at_once: AtOnceHouse, size: int) -> None:
+    async with at_once.peer() as peer:
+        for at in range(0, len(SEQUENCE), size):
+            await peer.send(SEQUENCE[at : at + size])
+            await asyncio.sleep(0)
+        found = await answers(await peer.rest())
+    assert [answer.body for answer in found] == BODIES
+    assert [answer.field("connection") for answer in found] == [None] * 7 + [b"close"]
+
+
+async def test_a_client_that_pipelines_lets_others_take_their_turn(at_once: AtOnceHouse) -> None:
+    """And gets all its answers, though it ends its sending right behind its requests."""
+    number, turns = 10 * AT_ONCE, [0]
+
+    def turn() -> None:
+        turns.append(len(at_once.seen))
+        if len(at_once.seen) < number:
+            asyncio.get_running_loop().call_soon(turn)
+
+    async with at_once.peer() as peer:
+        await peer.send(get("/") * number)
+        peer.end()
+        turn()
+        found = await answers(await peer.rest())
+    assert len(found) == number
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) <= 2 * AT_ONCE
+    await at_once.closed()
+
+
+async def test_a_drain_answers_what_is_pipelined_no_further_than_the_request_at_hand(at_once: AtOnceHouse) -> None:
+    async with at_once.peer() as peer:
+        await peer.send(get("/") * (3 * AT_ONCE))
+        await until(lambda: at_once.seen)
+        at_once.server.pre_shutdown()
+        found = await answers(await peer.rest())
+    assert AT_ONCE <= len(found) <= 3 * AT_ONCE
+    await at_once.closed()
+
+
+async def test_a_client_that_does_not_read_is_answered_no_further(at_once: AtOnceHouse) -> None:
+    at_once.answer = bytes(1_000_000)
+    async with at_once.peer(receive_buffer=4096) as peer:
+        await peer.send(get("/") * 64)
+        await asyncio.sleep(0.1)
+        assert len(at_once.seen) < 32
+        reading = 0
+        while reading < 64_000_000:
+            reading += len(await peer.some())
+        await until(lambda: len(at_once.seen) == 64)
+
+
+async def test_a_defect_is_answered_and_ends_the_connection(at_once: AtOnceHouse) -> None:
+    at_once.broken = True
+    async with at_once.peer() as peer:
+        await peer.send(get("/") * 3)
+        found = await answers(await peer.rest())
+    assert [(answer.status, answer.field("connection")) for answer in found] == [(500, b"close")]
+    await at_once.closed()
+
+
+async def test_a_body_that_nobody_wants_is_read_past(at_once: AtOnceHouse) -> None:
+    """An answer by the head alone goes out at once; what comes of the body after it is skipped, and the next request is served."""
+
+    class ByHead(AtOnceHouse):
+        def handle(self, request: Request) -> Answering:  # type: ignore[override]  # the other way to answer
+            return WireResponse(400, b"Bad Request", (), request.target)
+
+    async with ByHead() as house, house.peer() as peer:
+        await peer.send(request("POST", "/1", "Content-Length: 100000", body=b"x" * 10))
+        assert b"/1" in await peer.until(b"/1")
+        await peer.send(b"x" * 99_990 + get("/2", "Connection: close"))
+        assert [answer.body for answer in await answers(await peer.rest())] == [b"/2"]
