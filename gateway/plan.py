@@ -40,7 +40,7 @@ from typing import TypeAlias
 from gateway.core.cors import Cors
 from gateway.core.duplicates import Duplicates
 from gateway.core.field_names import SELECTING
-from gateway.core.fingerprint import VERSION, Fingerprinter, make_fingerprinter
+from gateway.core.fingerprint import VERSION, EqualRequests, Fingerprinter, make_fingerprinter
 from gateway.core.headers import Fields, wire_name
 from gateway.core.key import KeyFound, find_key, find_key_in, find_key_in_body, find_key_in_form
 from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_came
@@ -157,12 +157,15 @@ def make_plans(
         for name in {upstream for upstream, _ in guards}
     }
     plans: dict[str, RoutePlan] = {}
+    equal = EqualRequests()
     for route in routes:
         upstream, earlier = upstreams[route.upstream], (before or {}).get(route.id)
         guard = (
             None
             if route.policy is None
-            else make_guard_plan(route, route.policy, upstream, secret, version=version, before=None if earlier is None else earlier.guard)
+            else make_guard_plan(
+                route, route.policy, upstream, secret, version=version, before=None if earlier is None else earlier.guard, equal=equal
+            )
         )
         mode = "off" if route.policy is None else route.policy.mode.value
         plans[route.id] = RoutePlan(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard)
@@ -177,8 +180,9 @@ def make_guard_plan(
     *,
     version: int = VERSION,
     before: GuardPlan | None = None,
+    equal: EqualRequests | None = None,
 ) -> GuardPlan:
-    """The plan of one guarded route; the arguments as for `make_plans`."""
+    """The plan of one guarded route; the arguments as for `make_plans` and `make_fingerprinter`."""
     in_head = isinstance(policy.key.place, HeaderKey | QueryKey)
     return GuardPlan(
         route.id,
@@ -195,7 +199,7 @@ def make_guard_plan(
         policy.reads_answers,
         max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
         tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
-        make_fingerprinter(policy.fingerprint, secret, version),
+        make_fingerprinter(policy.fingerprint, secret, version, equal=equal),
         policy.reconcilable and policy.mode is Mode.ENFORCE,
         isinstance(policy.reconcile.probe, Resend),
         _duplicates(policy, before),

@@ -25,11 +25,13 @@ import hashlib
 import hmac
 import json
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from gateway.core.canonical import canonicalise
 from gateway.core.field_names import DROPPABLE, HOST
 from gateway.core.fingerprint_head import HeadReader, head_reader
 from gateway.core.forms import FORM_TYPE, in_order_of_names, in_safe_order, read_form, without_named
+from gateway.core.memo import Memo
 from gateway.core.model import Fingerprint, Headers
 from gateway.core.multipart import MEDIA_TYPE as MULTIPART_TYPE
 from gateway.core.multipart import parts_reader, read_parts
@@ -49,6 +51,15 @@ VERSIONS = (1, 2, 3)
 
 LARGE_BODY = 1024 * 1024
 """Bodies of more bytes than this count by their SHA-256. Part of every version: another number is another version."""
+
+_REMEMBERED = 256
+_REMEMBERED_LONGEST = 1024
+_REMEMBERED_NAME = 64
+_REMEMBERED_BODY = 16 * 1024
+"""How many targets, heads and names are remembered, how long each may be, and how long a body may be that is."""
+
+_COSTLY = frozenset({BodyMode.JSON, BodyMode.FORM})
+"""To read a body so costs more than to look whether an equal one came before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +140,68 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-@dataclass(frozen=True, slots=True)
+class Hash(Protocol):
+    """A hash function that has taken in something."""
+
+    def copy(self) -> "Hash": ...
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
+class EqualRequests:
+    """Remembers the fingerprints of requests that come again and again, for all fingerprinters of a process.
+
+    `seen` holds hashes of requests that came: nearly all come once, and cost no more than that. `known` has those that
+    came again, by a keyed digest of all that their fingerprints depend on. So neither holds a body.
+    """
+
+    __slots__ = ("known", "seen")
+
+    def __init__(self) -> None:
+        self.seen: Memo[int, None] = Memo(16 * 1024)
+        self.known: Memo[bytes, Fingerprint] = Memo(4 * 1024)
+
+
+class ReadHead(NamedTuple):
+    """What a request's fields come to: the `parts` that count, encoded, how the body is to be read, and the media type
+    as it stands.
+    """
+
+    parts: bytes
+    mode: BodyMode
+    content_type: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Fingerprinter:
     """A policy made ready, as one version reads it: names in bytes, pointers split, its digest; computed once per
     configuration.
 
-    `host` says whether the host counts. `keyed` is an HMAC that has taken in the secret and nothing else: its copies
-    cost less than beginning anew.
+    `host` says whether the host counts. `inner` and `outer` are the two hashes of an HMAC (RFC 2104) that have taken in
+    the secret, `inner` the domain too: their copies cost less than beginning anew. Without a secret there is no
+    `outer`. `targets`, `heads` and `passed_over` remember what short parts came to, `passed_over` the spellings of
+    names that do not count; `equal` (None: not wanted) remembers requests, which `naming` names for it: a keyed hash
+    that has taken in the policy.
     """
 
     policy: FingerprintPolicy
     version: int
     digest: bytes
-    read_head: HeadReader
+    head_reader: HeadReader
     host: bool
     ignore: tuple[Pointer, ...]
     only: tuple[Pointer, ...]
     ignore_query: frozenset[bytes]
     ignore_form: frozenset[bytes]
-    domain: bytes
-    keyed: hmac.HMAC | None
+    inner: Hash
+    outer: Hash | None
+    naming: Hash
+    equal: EqualRequests | None
+    targets: Memo[tuple[str, str, bytes], bytes]
+    heads: Memo[Headers, ReadHead]
+    passed_over: Memo[bytes, None]
 
     def fingerprint(self, content: Content) -> Fingerprint:
         """The request's fingerprint under this policy. Pure; its cost is linear in the body, nothing for a
@@ -156,24 +209,57 @@ class Fingerprinter:
 
         May be called in any thread: what it costs beyond 64 KiB of body can be felt in an event loop.
         """
+        passed_over, body = self.passed_over, content.body
+        target = self.targets.get((content.scope, content.method, content.target)) or self._read_target(content)
+        counted = tuple([field for field in content.headers if field[0] not in passed_over])
+        head = self.heads.get(counted) or self._read_head(counted)
+        host = content.host if self.host else b""
+        equal = self.equal
+        if equal is None or head.mode not in _COSTLY or not isinstance(body, bytes) or len(body) > _REMEMBERED_BODY:
+            return self._make(target, head, body, host)
+        glance = hash((target, head.parts, host, body))
+        if glance not in equal.seen:
+            equal.seen.keep(glance, None)
+            return self._make(target, head, body, host)
+        naming = self.naming.copy()
+        naming.update(b"%b%b%d:%b,%b" % (target, head.parts, len(host), host, body))
+        name = naming.digest()
+        return equal.known.get(name) or equal.known.keep(name, self._make(target, head, body, host))
+
+    def _make(self, target: bytes, head: ReadHead, body: bytes | BodyDigest, host: bytes) -> Fingerprint:
+        """As `length_prefixed` encodes all parts together."""
+        tag, covered = self._body(head.content_type, head.mode, body)
+        keyed = self.inner.copy()
+        keyed.update(b"%b%b%d:%b,%d:%b," % (target, head.parts, len(tag), tag, len(covered), covered))
+        if self.version > 2:
+            keyed.update(b"%d:%b," % (len(host), host))
+        digest = keyed.digest()
+        if self.outer is not None:
+            keyed = self.outer.copy()
+            keyed.update(digest)
+            digest = keyed.digest()
+        return Fingerprint(self.version, self.digest, digest)
+
+    def _read_target(self, content: Content) -> bytes:
+        """Scope, method, path and query, encoded."""
         path, query, _ = split_target(content.target)
         if self.version > 2:
             path = path[:1] + path[1:].removesuffix(b"/")
         if self.ignore_query and query:
             query = without_named(query, self.ignore_query)
-        head = self.read_head(content.headers)
-        tag, body = self._body(head.content_type, self._mode(head.media_type, head.coding), content.body)
-        parts = [content.scope.encode(), content.method.encode(), path, query, *head.parts, tag, body]
-        if self.version > 2:
-            parts.append(content.host if self.host else b"")
-        return Fingerprint(self.version, self.digest, self._hash(length_prefixed(parts)))
+        encoded = length_prefixed([content.scope.encode(), content.method.encode(), path, query])
+        short = len(content.target) <= _REMEMBERED_LONGEST
+        return self.targets.keep((content.scope, content.method, content.target), encoded) if short else encoded
 
-    def _hash(self, message: bytes) -> bytes:
-        if self.keyed is not None:
-            keyed = self.keyed.copy()
-            keyed.update(self.domain + message)
-            return keyed.digest()
-        return hashlib.sha256(self.domain + message).digest()
+    def _read_head(self, headers: Headers) -> ReadHead:
+        counted = tuple([field for field in headers if self.head_reader.counts(field[0])])
+        for name, _ in headers:
+            if len(name) <= _REMEMBERED_NAME and not self.head_reader.counts(name):
+                self.passed_over.keep(name, None)
+        head = self.head_reader.read(counted)
+        read = ReadHead(length_prefixed(head.parts), self._mode(head.media_type, head.coding), head.content_type)
+        short = sum(len(name) + len(value) for name, value in counted) <= _REMEMBERED_LONGEST
+        return self.heads.keep(counted, read) if short else read
 
     def _mode(self, media_type: bytes, coding: bytes) -> BodyMode:
         """How the body is to be read."""
@@ -209,9 +295,15 @@ class Fingerprinter:
         return b"bytes", body
 
 
-def make_fingerprinter(policy: FingerprintPolicy, secret: bytes, version: int = VERSION) -> Fingerprinter:
+def make_fingerprinter(
+    policy: FingerprintPolicy,
+    secret: bytes,
+    version: int = VERSION,
+    *,
+    equal: EqualRequests | None = None,
+) -> Fingerprinter:
     """Make a policy ready for use, as one of `VERSIONS` reads it. `secret` may be empty: then the fingerprint is a
-    plain digest.
+    plain digest. `equal` may be shared by all fingerprinters of a process.
 
     Raises ValueError for another version, for what a version does not know, and for pointers that are none.
     """
@@ -221,19 +313,39 @@ def make_fingerprinter(policy: FingerprintPolicy, secret: bytes, version: int = 
         raise ValueError("fingerprint version 1 knows neither `only` nor the modes `form` and `multipart`")
     if version < 3 and (policy.ignore_headers or policy.ignore_query or policy.ignore_form):
         raise ValueError(f"fingerprint version {version} knows none of `ignore_headers`, `ignore_query` and `ignore_form`")
+    digest, (inner, outer) = policy_digest(policy_text(policy), version), _pads(secret)
     return Fingerprinter(
         policy,
         version,
-        policy_digest(policy_text(policy), version),
+        digest,
         head_reader(policy, version),
         HOST not in policy.ignore_headers,
         _compiled(policy.ignore, version),
         _compiled(policy.only, version),
         frozenset(name.encode() for name in policy.ignore_query),
         frozenset(name.encode() for name in policy.ignore_form),
-        b"idempotency-gateway/fingerprint/%d\0" % version,
-        hmac.new(secret, digestmod="sha256") if secret else None,
+        hashlib.sha256(inner + b"idempotency-gateway/fingerprint/%d\0" % version),
+        hashlib.sha256(outer) if secret else None,
+        _naming(secret, digest),
+        equal,
+        Memo(_REMEMBERED),
+        Memo(_REMEMBERED),
+        Memo(_REMEMBERED),
     )
+
+
+def _pads(secret: bytes) -> tuple[bytes, bytes]:
+    """What the two hashes of an HMAC under SHA-256 begin with (RFC 2104 section 2); nothing without a secret."""
+    if not secret:
+        return b"", b""
+    block = (hashlib.sha256(secret).digest() if len(secret) > 64 else secret).ljust(64, b"\0")
+    return bytes(octet ^ 0x36 for octet in block), bytes(octet ^ 0x5C for octet in block)
+
+
+def _naming(secret: bytes, policy: bytes) -> Hash:
+    """Names requests under a policy, for one process alone: no record holds these names."""
+    key = hmac.digest(secret, b"idempotency-gateway/equal-requests/1\0" + policy, "sha256")
+    return hashlib.blake2b(key=key, digest_size=32)
 
 
 def _compiled(pointers: tuple[str, ...], version: int) -> tuple[Pointer, ...]:

@@ -1,10 +1,10 @@
 """What of a request's fields its fingerprint covers, as each version reads them: parts of an injective encoding, in a fixed order."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gateway.core.field_names import SELECTING
 from gateway.core.model import Headers
@@ -31,17 +31,26 @@ class Head(NamedTuple):
     parts: list[bytes]
 
 
-HeadReader = Callable[[Headers], Head]
+class HeadReader(Protocol):
+    """How a version reads the fields of a request under a policy."""
+
+    def counts(self, name: bytes) -> bool:
+        """Whether `read` looks at fields of this name, in this spelling."""
+        ...
+
+    def read(self, headers: Headers) -> Head:
+        """What of the fields counts."""
+        ...
 
 
 def head_reader(policy: FingerprintPolicy, version: int) -> HeadReader:
     """How a version reads the fields of a request under a policy."""
     names = tuple(sorted(name.lower().encode() for name in policy.headers))
     if version < 3:
-        return _Named(names, frozenset(map(len, (b"content-type", b"content-encoding", *names)))).read
+        return _Named(names, frozenset({b"content-type", b"content-encoding", *names}))
     dropped = {name.lower().encode() for name in policy.ignore_headers}
     selecting = SELECTING - dropped - set(names)
-    return _Selecting(names, selecting, frozenset({b"content-type", b"content-encoding", *map(_fold, names), *selecting})).read
+    return _Selecting(names, selecting, frozenset({b"content-type", b"content-encoding", *map(_fold, names), *selecting}))
 
 
 def _fold(name: bytes) -> bytes:
@@ -50,10 +59,13 @@ def _fold(name: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """Versions 1 and 2: media type, coding, and the fields that the policy names. Fields of other `lengths` need not be looked at."""
+    """Versions 1 and 2: media type, coding, and the fields that the policy names. `known` are all that count."""
 
     names: tuple[bytes, ...]
-    lengths: frozenset[int]
+    known: frozenset[bytes]
+
+    def counts(self, name: bytes) -> bool:
+        return name.lower() in self.known
 
     def read(self, headers: Headers) -> Head:
         content_type = b""
@@ -61,8 +73,6 @@ class _Named:
         coding = b""
         named: dict[bytes, list[bytes]] = {name: [] for name in self.names}
         for name, value in headers:
-            if len(name) not in self.lengths:
-                continue
             lower = name.lower()
             if lower == b"content-type":
                 content_type = value
@@ -83,6 +93,9 @@ class _Selecting:
     selecting: frozenset[bytes]
     known: frozenset[bytes]
 
+    def counts(self, name: bytes) -> bool:
+        return _fold(name) in self.known
+
     def read(self, headers: Headers) -> Head:
         content_type = b""
         media_types: list[bytes] = []
@@ -91,10 +104,7 @@ class _Selecting:
         named: dict[bytes, list[bytes]] = {name: [] for name in self.names}
         found: dict[bytes, list[bytes]] = {}
         for name, value in headers:
-            folded = name.translate(_FOLD)
-            if folded not in self.known:
-                continue
-            lower = name.lower()
+            folded, lower = _fold(name), name.lower()
             if lower == b"content-type":
                 content_type = value
                 media_types.append(_bare(value))

@@ -327,7 +327,9 @@ def test_decimal_context_does_not_matter(context: decimal.Context) -> None:
         assert [canonicalise(body) for body in bodies] == plain
 
 
-names = st.sampled_from(["a", "A", "b", ":a", ":A", 'a"', 'A"', "a\\\\", "é", "É", "ß", "ss", "n,", "k", "\u212a", "\u10a0", "\u2d00"])
+names = st.sampled_from(
+    ["a", "A", "b", ":a", ":A", "a:b", "A:b", 'a"', 'A"', "a\\\\", "é", "É", "ß", "ss", "n,", "k", "\u212a", "\u10a0", "\u2d00"]
+)
 holders = st.recursive(
     st.sampled_from([1, "A", '":A', None]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=4),

@@ -19,6 +19,7 @@ from gateway.core.fingerprint import (
     WRITABLE,
     BodyDigest,
     Content,
+    EqualRequests,
     Fingerprinter,
     digest_body,
     make_fingerprinter,
@@ -26,9 +27,11 @@ from gateway.core.fingerprint import (
     policy_digest,
     policy_text,
 )
-from gateway.core.forms import FORM_TYPE
+from gateway.core.fingerprint_head import head_reader
+from gateway.core.forms import FORM_TYPE, without_named
 from gateway.core.model import Headers
 from gateway.core.policy import BodyMode, FingerprintPolicy
+from gateway.core.routes import split_target
 from gateway.core.scope import length_prefixed
 from tests.core.vectors import load, octets
 
@@ -496,3 +499,94 @@ def test_a_closing_slash_is_no_other_operation(query: bytes) -> None:
     assert spelt[0] == spelt[1]
     assert spelt[3] == spelt[4]  # of `//` the root is the same spelling less one slash
     assert len(set(spelt)) == 3
+
+
+# ---- by the book
+
+
+def _read(content: Content, policy: FingerprintPolicy, version: int) -> tuple[tuple[bytes, bytes], list[bytes]]:
+    make = make_fingerprinter(policy, b"", version)
+    head = head_reader(policy, version).read(tuple(field for field in content.headers if make.head_reader.counts(field[0])))
+    return make._body(head.content_type, make._mode(head.media_type, head.coding), content.body), head.parts
+
+
+def by_the_book(content: Content, policy: FingerprintPolicy, secret: bytes, version: int) -> bytes:
+    """A fingerprint made in one go, without anything prepared or remembered."""
+    path, query, _ = split_target(content.target)
+    if version > 2 and path.endswith(b"/") and len(path) > 1:
+        path = path[:-1]
+    if query and policy.ignore_query:
+        query = without_named(query, frozenset(name.encode() for name in policy.ignore_query))
+    (tag, body), head = _read(content, policy, version)
+    parts = [content.scope.encode(), content.method.encode(), path, query, *head, tag, body]
+    if version > 2:
+        parts.append(b"" if "host" in policy.ignore_headers else content.host)
+    message = b"idempotency-gateway/fingerprint/%d\0" % version + length_prefixed(parts)
+    return hmac.digest(secret, message, "sha256") if secret else hashlib.sha256(message).digest()
+
+
+field_lines = st.tuples(
+    st.sampled_from(
+        [b"Content-Type", b"content-type", b"Content_Type", b"Content-Encoding", b"If-Match", b"if_match", b"X-A", b"x-b", b"Host"]
+    ),
+    st.sampled_from([b"", b"application/json", b"application/json; v=2", b"multipart/form-data; boundary=b", FORM_TYPE, b"gzip", b" 1"]),
+)
+contents = st.builds(
+    Content,
+    st.sampled_from(["s", "t"]),
+    st.sampled_from(["POST", "PATCH"]),
+    st.sampled_from([b"/", b"//", b"/a", b"/a/", b"/a?x=1&y=2", b"/a?y=2", b"http://h/a", b""]),
+    st.lists(field_lines, max_size=4).map(tuple),
+    st.sampled_from([b"", b"1", b"1.50", b" 1.5", b'{"a":1,"b":2}', b'{"b":2,"a":1}', b"a=1&b=2", b"b=2&a=1", b"\xff", b"--b--"]),
+    st.sampled_from([b"", b"h"]),
+)
+some_policies = st.sampled_from(
+    [
+        FingerprintPolicy(),
+        FingerprintPolicy(BodyMode.FORM),
+        FingerprintPolicy(BodyMode.JSON, ("x-a",), ("/a",)),
+        FingerprintPolicy(BodyMode.BYTES),
+    ]
+)
+
+
+@given(st.lists(contents, min_size=1, max_size=6), some_policies, st.sampled_from([b"", b"secret", b"s" * 65]), st.sampled_from(VERSIONS))
+def test_what_is_prepared_or_remembered_changes_nothing(
+    given_contents: list[Content], policy: FingerprintPolicy, secret: bytes, version: int
+) -> None:
+    """A fingerprinter that has seen other requests, and these, gives what one that computes each anew does, always."""
+    assume(version > 1 or policy.body not in {BodyMode.FORM, BodyMode.MULTIPART})
+    used = make_fingerprinter(policy, secret, version, equal=EqualRequests())
+    for content in given_contents * 4:
+        assert used.fingerprint(content).digest == by_the_book(content, policy, secret, version)
+
+
+@given(st.lists(contents, min_size=2, max_size=4))
+def test_fingerprinters_that_remember_together_do_not_meet(given_contents: list[Content]) -> None:
+    """What one policy remembers is not told under another, nor under another secret or version."""
+    equal = EqualRequests()
+    ignoring = FingerprintPolicy(ignore=("/a",), ignore_query=("x",))
+    ways = [(AUTO, b"", 3), (AUTO, b"s", 3), (AUTO, b"s", 2), (FingerprintPolicy(BodyMode.JSON), b"s", 3), (ignoring, b"s", 3)]
+    used = [make_fingerprinter(*way, equal=equal) for way in ways]
+    for content in given_contents * 3:
+        for way, fingerprinter in zip(ways, used, strict=True):
+            assert fingerprinter.fingerprint(content).digest == by_the_book(content, *way)
+
+
+def test_what_is_remembered_is_bounded_and_holds_no_body() -> None:
+    """However many requests come, and come again: a bounded number is remembered, and of a body no more than digests."""
+    equal = EqualRequests()
+    make = make_fingerprinter(AUTO, b"secret", equal=equal)
+    for number in range(20_000):
+        request = replace(PAYMENT, target=b"/%d" % number, headers=(*JSON, (b"X-%d" % number, b"")), body=b'{"card":"4242 %d"}' % number)
+        assert make.fingerprint(request) == make.fingerprint(request)
+    assert len(equal.seen) <= 16 * 1024
+    assert len(equal.known) <= 4 * 1024
+    assert max(len(make.targets), len(make.heads), len(make.passed_over)) <= 256
+    assert all(len(name) == 32 for name in equal.known)
+    long = replace(
+        PAYMENT, target=b"/" + b"a" * 2000, headers=((b"If-Match", b"1" * 2000), (b"X" * 2000, b"")), body=b"[" + b"1," * 10_000 + b"1]"
+    )
+    before = len(equal.known), len(make.targets), len(make.heads), len(make.passed_over)
+    assert len({make.fingerprint(long).digest for _ in range(3)}) == 1
+    assert (len(equal.known), len(make.targets), len(make.heads), len(make.passed_over)) == before
