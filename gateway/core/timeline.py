@@ -112,6 +112,16 @@ def begin(reading: Span, host: float) -> tuple[Timeline, float]:
     return Timeline(reading, reading, reading, reading, reading.at), 0.0
 
 
+def tells_nothing(line: Timeline, shown: float, sent: float, received: float) -> bool:
+    """Whether `follow` would learn nothing from a reading: the remote clock showed `shown` at some time from `sent` to
+    `received` on ours, and a plain line knows more closely by how much it is ahead.
+    """
+    seen = line.seen
+    drift = DRIFT * max(received - seen.at, 0.0)
+    wide = shown - received <= seen.low - drift and shown - sent >= seen.high + drift
+    return wide and line.plain and sent >= line.steady_since
+
+
 def follow_plain(line: Timeline, reading: Span, sent: float) -> Timeline | None:
     """What `follow` gives where the line is plain and the clock has not stepped; None: the caller asks `follow`."""
     if not line.plain or sent < line.steady_since:

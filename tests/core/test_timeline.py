@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.timeline import DRIFT, HOST_TOLERANCE, SLIGHT, TOLERANCE, Timeline, begin, follow, follow_plain, reading_of
+from gateway.core.timeline import DRIFT, HOST_TOLERANCE, SLIGHT, TOLERANCE, Timeline, begin, follow, follow_plain, reading_of, tells_nothing
 
 HORIZON = 300.0
 START = 1_700_000_000.0
@@ -152,3 +152,23 @@ def test_the_first_reading_is_held_against_the_host() -> None:
     assert behind.off == pytest.approx(-90_000, abs=1)
     assert behind.known.suspended() == {"age"}
     assert behind.known.behind() == pytest.approx(90_000, abs=1)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 900.0), st.floats(0.0, 3.0), st.floats(-5.0, 5.0)), min_size=1, max_size=12),
+    st.floats(-1e6, 1e6),
+)
+def test_a_reading_that_tells_nothing_changes_nothing(journeys: list[tuple[float, float, float]], ahead: float) -> None:
+    """Left out or followed: every later judgement is the same."""
+    line, _ = begin(reading_of(1000.0 + ahead, 999.9, 1000.1), ahead)
+    ours = 1000.1
+    for pause, trip, off in journeys:
+        sent, received = ours + pause, ours + pause + trip
+        shown = sent + trip / 2 + ahead + off
+        followed, step = follow(line, reading_of(shown, sent, received), sent, 300.0)
+        if tells_nothing(line, shown, sent, received):
+            assert step == 0.0
+            assert followed.plain
+            for later in (received, received + 100.0):
+                assert followed.seen.now(later) == pytest.approx(line.seen.now(later), rel=0, abs=1e-6)
+        line, ours = followed, received

@@ -92,7 +92,7 @@ class Batcher(Generic[I, R]):
                 if not fetching:
                     self._fetching += 1
                     fetching = True
-                lane = await self._lane()
+                lane = self._lanes.idle() or await self._lane()
                 self._fetching -= 1
                 fetching = False
                 if lane is None:
@@ -155,13 +155,15 @@ class Batcher(Generic[I, R]):
         started = loop.time()
         try:
             self._observer.store_batch(self._operation, len(batch))
-            lane.deadline = max([call.deadline for call in batch])
-            self._deadlines.watch(loop, batch)
+            deadlines = [call.deadline for call in batch]
+            lane.deadline = max(deadlines)
+            self._deadlines.watch(loop, batch, min(deadlines))
             await self._send(lane, batch)
         finally:
             self._deadlines.leave(batch)
             for call in batch:
-                _fail(call, "error", may_have_landed=True)  # whoever was answered is not touched
+                if not call.future.done():
+                    _fail(call, "error", may_have_landed=True)
             self._observer.store_operation(STORE, self._operation, loop.time() - started)
 
     def _late(self) -> None:
@@ -190,7 +192,13 @@ class Batcher(Generic[I, R]):
                 _fail(call, error.reason, may_have_landed=error.may_have_landed, asked=again or error.asked)
         else:
             for call in batch:
-                _answer(call, answers.get(call.owner))
+                answer, future = answers.get(call.owner), call.future
+                if future.done():
+                    continue
+                if isinstance(answer, StoreUnavailable):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
 
 
 class _Deadlines:
@@ -207,9 +215,10 @@ class _Deadlines:
         self._batches: dict[int, list[Call[Any, Any]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, loop: asyncio.AbstractEventLoop, batch: "list[Call[Any, Any]]") -> None:
+    def watch(self, loop: asyncio.AbstractEventLoop, batch: "list[Call[Any, Any]]", earliest: float) -> None:
         self._batches[id(batch)] = batch
-        self._ring_by(loop, min([call.deadline for call in batch]))
+        if self._timer is None or self._timer.when() > earliest:
+            self._ring_by(loop, earliest)
 
     def leave(self, batch: "list[Call[Any, Any]]") -> None:
         self._batches.pop(id(batch), None)
@@ -238,12 +247,3 @@ class _Deadlines:
 def _fail(call: Call[I, R], reason: str, *, may_have_landed: bool, asked: bool | None = None) -> None:
     if not call.future.done():
         call.future.set_exception(unavailable(reason, may_have_landed=may_have_landed, asked=asked))
-
-
-def _answer(call: Call[I, R], answer: R | StoreUnavailable | None) -> None:
-    if call.future.done():
-        return
-    if isinstance(answer, StoreUnavailable):
-        call.future.set_exception(answer)
-    else:
-        call.future.set_result(answer)

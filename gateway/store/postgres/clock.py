@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gateway.core.timeline import JUDGEMENTS, Limits, Timeline, begin, follow, follow_plain, reading_of
+from gateway.core.timeline import JUDGEMENTS, Limits, Timeline, begin, follow, follow_plain, reading_of, tells_nothing
 from gateway.ports import StoreObserver
 
 BELIEVE_ANY = Limits(float("inf"), float("inf"))
@@ -43,6 +43,8 @@ class DatabaseClock:
     def read(self, now_us: int, sent: float) -> None:
         """Note the reading of a statement that was sent after the `boottime` reading `sent`."""
         received = self.boottime()
+        if self._line is not None and not self._suspended and tells_nothing(self._line, now_us / _MICRO, sent, received):
+            return
         reading = reading_of(now_us / _MICRO, sent, received)
         if self._line is not None and (plain := follow_plain(self._line, reading, sent)) is not None and not self._suspended:
             self._line = plain

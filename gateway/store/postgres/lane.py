@@ -174,7 +174,24 @@ class Lane:
         """Run one statement and return its rows. Raises `DataRefused` or `StoreUnavailable`; repeated after a serialization conflict."""
         if self._explicit:
             return await self._guarded(lambda connection: connection.fetch(sql, *arguments), together=True)
-        return await self._guarded(lambda _: self._prepared(sql, arguments), together=False)
+        statement = self._statements.get(sql)
+        if statement is None or self._planned >= PLANS_KEPT or self.limit != self._limited or self._connection.is_closed():
+            return await self._guarded(lambda _: self._prepared(sql, arguments), together=False)
+        self._begin()
+        self._planned += 1
+        self._asked = self._sent = True
+        try:
+            rows = await statement.fetch(*arguments)
+        except (asyncpg.TransactionRollbackError, asyncpg.InvalidCachedStatementError):
+            return await self._guarded(lambda _: self._prepared(sql, arguments), together=False)
+        except BaseException as error:
+            judged = self._judged(error, together=False)
+            if judged is error:
+                raise
+            raise judged from error
+        finally:
+            self._busy = False
+        return self._lasting(rows)
 
     async def _prepared(self, sql: str, arguments: tuple[Any, ...]) -> list[Row]:
         """Not the driver's own cache, which keeps no long statements, prepares each anew every five minutes, and costs
@@ -197,36 +214,51 @@ class Lane:
             await self._connection.close(timeout=BURY_TIMEOUT)
 
     async def _guarded(self, work: Callable[[Connection], Awaitable[T]], *, together: bool) -> T:
-        self._asked = self._sent = self._undurable = False
-        self._busy = True
-        self._ring_by(asyncio.get_running_loop())
+        self._begin()
         try:
             result = await self._repeated(work, together=together)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            raise self._translated(error) from error
-        except Exception as error:
-            if isinstance(error, AttributeError) and self._connection.is_closed():
-                # What the driver says where it was cut between two of its steps, as it prepares and then executes.
-                raise self._translated(ConnectionResetError()) from error
-            if together:
-                raise  # of `work`, in a transaction that was rolled back
-            raise self._unexpected(error) from error
-        except asyncio.CancelledError:
-            self._hang_up()  # at once: the driver's own cancel request, which it has just made a task of, must not be sent
-            raise
+        except BaseException as error:
+            judged = self._judged(error, together=together)
+            if judged is error:
+                raise
+            raise judged from error
         finally:
             self._busy = False
+        return self._lasting(result)
+
+    def _begin(self) -> None:
+        self._asked = self._sent = self._undurable = False
+        self._busy = True
+        if self._timer is None or self._timer.when() > self.deadline:
+            self._ring_by(asyncio.get_running_loop())
+
+    def _lasting(self, result: T) -> T:
+        """The result, if its commit waited for what it should wait for."""
         if self._undurable:
             raise unavailable("timeout", may_have_landed=True)
         return result
+
+    def _judged(self, error: BaseException, *, together: bool) -> BaseException:
+        """What to raise instead of an error that `work` or the driver raised."""
+        match error:
+            case OSError() | asyncpg.PostgresError() | asyncpg.InterfaceError() | asyncpg.InternalClientError():
+                return self._translated(error)
+            case AttributeError() if self._connection.is_closed():
+                # What the driver says where it was cut between two of its steps, as it prepares and then executes.
+                return self._translated(ConnectionResetError())
+            case asyncio.CancelledError():
+                self._hang_up()  # at once: the driver's own cancel request, which it has just made a task of, must not be sent
+                return error
+            case Exception() if not together:
+                return self._unexpected(error)
+            case _:
+                return error  # of `work`, whose transaction was rolled back
 
     def _ring_by(self, loop: asyncio.AbstractEventLoop) -> None:
         """See to it that the timer fires by the deadline. It is left where it is when a statement ends: nearly all end
         long before.
         """
         if self._timer is not None:
-            if self._timer.when() <= self.deadline:
-                return
             self._timer.cancel()
         self._timer = loop.call_at(self.deadline, self._ring, loop)
 

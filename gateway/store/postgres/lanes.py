@@ -86,7 +86,7 @@ class Lanes:
         """
         if self._closed:
             raise unavailable("not_ready", may_have_landed=False)
-        if (lane := self._reuse()) is not None:
+        if (lane := self.idle()) is not None:
             return lane
         if len(self._waiters) >= WAITERS_MAX:
             raise unavailable("overloaded", may_have_landed=False)
@@ -105,6 +105,16 @@ class Lanes:
         finally:
             timer.cancel()
             self._waiters.pop(waiter, None)
+
+    def idle(self) -> Lane | None:
+        """A lane that nobody uses, as `acquire` gives it, if there is one at once."""
+        while self._idle:
+            lane = self._idle.pop()
+            if lane.usable:
+                return lane
+            self._live -= 1
+            self._troubled = True
+        return None
 
     def release(self, lane: Lane) -> None:
         """Give a lane back: to the next who waits, or to the idle ones; a broken one is dropped and replaced if somebody waits."""
@@ -159,15 +169,6 @@ class Lanes:
             return await work(lane)
         finally:
             self.release(lane)
-
-    def _reuse(self) -> Lane | None:
-        while self._idle:
-            lane = self._idle.pop()
-            if lane.usable:
-                return lane
-            self._live -= 1
-            self._troubled = True
-        return None
 
     def _hand_on(self, lane: Lane) -> None:
         for waiter in self._waiters:

@@ -42,7 +42,7 @@ def _lines(name: str, text: str) -> list[str]:
     mine = True
     for line in text.splitlines():
         if line.startswith(_ONLY):
-            mine = line.removeprefix(_ONLY) == name
+            mine = name in line.removeprefix(_ONLY).split(", ")
         elif line == _ALL:
             mine = True
         elif mine and line.strip() and not line.lstrip().startswith("--"):

@@ -10,7 +10,8 @@
 --
 -- `rows(…) terms(…)` stand for as many rows as a batch has, and for what these have in common (`row_statements.py`).
 --
--- A section with two names is two statements: lines from `-- only NAME` to `-- all` are part of that one alone.
+-- A section with several names is as many statements: lines from `-- only NAME, …` to `-- all`, or to the next `-- only`, are part of the
+-- named ones alone.
 --
 -- Updates lock their rows first, found by the primary key alone: a partial index on the state, tempting when the planner believes it
 -- small, is long when every lease lapses at once. A batch locks in primary key order, so that overlapping batches wait for each other
@@ -20,7 +21,7 @@
 -- read the whole table for a few rows. Rows are read, and locked, as the outer limit asks for them.
 
 
--- name: reserve, reserve_or_gone
+-- name: reserve, reserve_or_gone, reserve_alone
 -- Insert each intent, or report the record in its way (`found`, the columns of `find` in its order). A row with nothing found is a lease won.
 -- An intent that got no row at all lost a race to an insert that this statement's snapshot does not show: ask again.
 -- What was found is one value, so that a lease, the common answer, has four.
@@ -32,7 +33,15 @@
 -- if the snapshot shows neither a record nor a tombstone. The reaper turns the one into the other in one statement, so every snapshot shows
 -- one of them; an insert that relied on its conflict alone would wait for the reaper's commit, and then find the key free while its snapshot
 -- does not show the tombstone.
-WITH intent AS MATERIALIZED (
+--
+-- `reserve_alone` is for one intent that asks for no tombstones, and inserts it: nearly every key is new, and a plan that may have to tell
+-- of a record costs the server as much again. Where it inserts nothing, `reserve` says why.
+WITH
+-- only reserve_alone
+intent AS NOT MATERIALIZED (
+-- only reserve, reserve_or_gone
+intent AS MATERIALIZED (
+-- all
     SELECT *
     FROM rows(
         scope_id text, idempotency_key text, owner bytea, request_fingerprint bytea, request_id text, request_method text,
@@ -44,7 +53,10 @@ WITH intent AS MATERIALIZED (
         route_id text, fingerprint_version smallint, fingerprint_policy bytea, lease float8, max_execution float8, reconcilable boolean,
         observed boolean
     )
-), inserted AS (
+)
+-- only reserve, reserve_or_gone
+, inserted AS (
+-- all
     INSERT INTO gateway_records AS r (
         scope_id, idempotency_key, record_id, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
         status, owner, request_method, request_target, locked_until, max_execution, reconcilable, reconcile_after, observed,
@@ -61,9 +73,13 @@ WITH intent AS MATERIALIZED (
         (SELECT true FROM gateway_records AS r WHERE r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key) IS NULL
         AND (SELECT true FROM gateway_tombstones AS t WHERE t.digest = i.digest AND t.expires_at > expiry_now()) IS NULL
     )
--- all
+-- only reserve, reserve_or_gone
     ORDER BY scope_id COLLATE "C", idempotency_key COLLATE "C"
+-- all
     ON CONFLICT (scope_id, idempotency_key) DO NOTHING
+-- only reserve_alone
+    RETURNING r.owner AS asked_by, (extract(epoch FROM now()) * 1000000)::bigint AS now_us, r.record_id, NULL AS found
+-- only reserve, reserve_or_gone
     RETURNING r.owner, r.record_id
 )
 SELECT
@@ -73,7 +89,7 @@ SELECT
     NULL::record AS found
 -- only reserve_or_gone
     , NULL::record AS tombstone
--- all
+-- only reserve, reserve_or_gone
 FROM inserted
 UNION ALL
 SELECT
@@ -112,7 +128,7 @@ SELECT
     )
 -- only reserve_or_gone
     , NULL
--- all
+-- only reserve, reserve_or_gone
 FROM intent i
 JOIN gateway_records r ON r.scope_id = i.scope_id AND r.idempotency_key = i.idempotency_key
 CROSS JOIN LATERAL (
@@ -332,14 +348,22 @@ WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
 RETURNING r.version
 
 
--- name: complete
-WITH settle AS MATERIALIZED (
+-- name: complete, complete_alone
+-- `complete_alone` is for one completion by the record's owner, as nearly all are. Where it changes nothing, `complete` says why.
+WITH
+-- only complete_alone
+settle AS NOT MATERIALIZED (
+-- only complete
+settle AS MATERIALIZED (
+-- all
     SELECT *
     FROM rows(
         scope_id text, idempotency_key text, owner bytea, status_code smallint, reason bytea, headers bytea,
         body bytea, body_encoding smallint, body_length bigint, body_digest bytea, schema_version smallint
     ) terms(retention float8, gone_for float8, keep_for float8)
-), held AS MATERIALIZED (
+)
+-- only complete
+, held AS MATERIALIZED (
     SELECT
         s.owner AS settler,
         r.scope_id,
@@ -353,6 +377,7 @@ WITH settle AS MATERIALIZED (
     ORDER BY r.scope_id, r.idempotency_key
     FOR UPDATE OF r
 ), done AS (
+-- all
     UPDATE gateway_records r
     SET version = r.version + 1,
         status = 'completed',
@@ -375,6 +400,16 @@ WITH settle AS MATERIALIZED (
         expires_at = now() + make_interval(secs => s.retention),
         gone_for = make_interval(secs => s.gone_for),
         keep_for = make_interval(secs => s.keep_for)
+-- only complete_alone
+    FROM settle s
+    WHERE r.scope_id = s.scope_id AND r.idempotency_key = s.idempotency_key
+        AND r.owner = s.owner AND r.status IN ('in_progress', 'unknown', 'failed_retryable')
+    RETURNING
+        s.owner AS asked_by,
+        (extract(epoch FROM now()) * 1000000)::bigint AS now_us,
+        'done' AS transition,
+        (extract(epoch FROM r.expires_at) * 1000000)::bigint AS expires_at_us
+-- only complete
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key

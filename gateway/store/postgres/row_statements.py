@@ -8,7 +8,7 @@ stands for columns in which rows mostly agree: they are sent once if all rows ag
 
 A statement is made for each of `SIZES`. A batch takes the smallest that holds it; the rows at its end are empty, and a
 LIMIT cuts them off. Of a LIMIT that is a parameter the planner assumes a tenth, so that a plan made while the table was
-small still looks rows up by the index.
+small still looks rows up by the index. One row alone has no LIMIT: the planner then takes its values for constants.
 """
 
 import re
@@ -54,7 +54,7 @@ class RowStatement:
         count = len(rows)
         size = SIZES[bisect_left(SIZES, count)]
         shared = len(terms) == 1
-        arguments = [*fixed, count]
+        arguments = [*fixed] if size == 1 else [*fixed, count]
         if shared:
             arguments += terms[0]
             for row in rows:
@@ -76,15 +76,15 @@ class RowStatement:
 
     def _table(self, size: int, *, shared: bool) -> str:
         limit = self.fixed + 1
-        columns, first, common = list(self.columns), limit + 1, ""
+        columns, first, common = list(self.columns), limit + (size > 1), ""
         if shared and self.terms:
             common = f" CROSS JOIN (VALUES {_row(self.terms, first, typed=True)}) AS t ({_names(self.terms)})"
             first += len(self.terms)
         else:
             columns += self.terms
         rows = [_row(columns, first + number * len(columns), typed=number == 0) for number in range(size)]
-        values = f"SELECT * FROM (VALUES {', '.join(rows)}) AS v ({_names(columns)}) LIMIT ${limit}::bigint"  # noqa: S608 (our own names and numbers)
-        return f"({values}) AS r{common}"
+        values = f"SELECT * FROM (VALUES {', '.join(rows)}) AS v ({_names(columns)})"  # noqa: S608 (our own names and numbers)
+        return f"({values}{f' LIMIT ${limit}::bigint' if size > 1 else ''}) AS r{common}"
 
 
 def _columns(text: str) -> Columns:

@@ -83,11 +83,12 @@ def intent_terms(intents: Sequence[Intent]) -> list[tuple[Any, ...]]:
     for intent in intents:
         fingerprint = intent.fingerprint
         if fingerprint.policy != policy or fingerprint.version != version or (intent.terms is not terms and intent.terms != terms):
-            return [_terms_row(intent) for intent in intents]
-    return [_terms_row(first)]
+            return [terms_row(intent) for intent in intents]
+    return [terms_row(first)]
 
 
-def _terms_row(intent: Intent) -> tuple[Any, ...]:
+def terms_row(intent: Intent) -> tuple[Any, ...]:
+    """The terms of `reserve` for one intent."""
     terms, fingerprint = intent.terms, intent.fingerprint
     return (
         terms.route_id,
