@@ -163,40 +163,56 @@ def _connect(config: "Config") -> None:
 @main.command()
 @config_option(required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the SQL of all migrations and change nothing.")
-def migrate(config: Path | None, only_print: bool) -> None:  # noqa: FBT001 - click passes options by name
+@click.option(
+    "--co-commit-role", metavar="NAME", help="Also install the functions by which upstreams complete records, for this database role alone."
+)
+def migrate(config: Path | None, only_print: bool, co_commit_role: str | None) -> None:  # noqa: FBT001 - click passes options by name
     """Bring the database's schema up to date. Safe to run from several places at once.
 
     \b
       idempotency-gateway migrate --config gateway.yaml
       idempotency-gateway migrate --print | less
+      idempotency-gateway migrate --config gateway.yaml --co-commit-role rides
 
     The names of the migrations that were applied are printed; none, if there was nothing to do.
     """
     with reported():
+        from gateway.store import co_commit
         from gateway.store.migrate import script
 
         if only_print:
             click.echo(script(), nl=False)
+            if co_commit_role is not None:
+                click.echo("\n" + co_commit.script(co_commit_role), nl=False)
             return
         if config is None:
             raise click.UsageError("Missing option '--config' (or --print).")
-        applied = _migrate(load_config(config).postgres.dsn)
+        applied = _migrate(load_config(config).postgres.dsn, co_commit_role)
         for name in applied:
             click.echo(name)
-        click.echo("OK" if applied else "OK: nothing to do", err=True)
+        if co_commit_role is not None:
+            click.echo(f"functions for {co_commit_role}")
+        click.echo("OK" if applied or co_commit_role else "OK: nothing to do", err=True)
 
 
-def _migrate(dsn: str) -> list[str]:
+def _migrate(dsn: str, co_commit_role: str | None) -> list[str]:
     import asyncio
 
     import asyncpg
 
     from gateway.core.units import format_duration
+    from gateway.store import co_commit
     from gateway.store.migrate import CONNECT_TIMEOUT, MigrationError
     from gateway.store.migrate import migrate as apply
 
+    async def work() -> list[str]:
+        applied = await apply(dsn)
+        if co_commit_role is not None:
+            await co_commit.install(dsn, co_commit_role)
+        return applied
+
     try:
-        return asyncio.run(apply(dsn))
+        return asyncio.run(work())
     except MigrationError as error:
         fail(f"migrate: {error}", FAILURE)
     except asyncpg.PostgresError as error:

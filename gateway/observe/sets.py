@@ -22,7 +22,20 @@ STORE_OPERATIONS = {
     "postgres": (
         *("reserve", "claim", "lapse", "find", "complete", "release", "doubt", "restore", "renew", "sweep", "reap", "purge", "counts"),
         *("deletions", "purge_deletions", "scopes"),
-        *("clock", "connect", "ready", "due_routes", "take_due", "abandon", "verdict", "find_captured", "event", "note", "operate"),
+        *(
+            "clock",
+            "connect",
+            "ready",
+            "due_routes",
+            "take_due",
+            "abandon",
+            "verdict",
+            "find_captured",
+            "event",
+            "note",
+            "operate",
+            "progress",
+        ),
     ),
     "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget"),
     "local": ("replay",),
@@ -33,7 +46,7 @@ REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
 """Why a Redis server that answers cannot serve: the words of `gateway.store.redis.server` beside those."""
 BATCHED = ("reserve", "complete", "release", "doubt", "redis")
 FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "wait")
+TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "wait", "progress")
 ROUNDS = ("sweep", "reap", "count", "reconcile")
 """Those of `TASKS` that go round for ever, whatever else happens."""
 REFUSALS = ("header_timeout", "too_many_connections", "overloaded")

@@ -302,7 +302,9 @@ class Remembered(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Shown:
     """One whole record. `response` has its body only if the caller asked for it. `at` is the database's clock at the
-    reading. `evidence`: an event has said *executed*, and the reconciler has not concluded from it yet.
+    reading. `evidence`: an event has said *executed*, and the reconciler has not concluded from it yet. `recovery_point`
+    and the JSON text of `recovery_data` are what the upstream told last. `completed_by`: gateway, upstream, verdict or
+    operator.
     """
 
     listed: Listed
@@ -314,6 +316,9 @@ class Shown:
     history: Sequence[Remembered]
     at: dt.datetime
     evidence: bool
+    recovery_point: str | None = None
+    recovery_data: str | None = None
+    completed_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

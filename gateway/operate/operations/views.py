@@ -53,6 +53,9 @@ def shown_json(shown: Shown) -> Json:
     return {
         **listed_json(shown.listed),
         "target": shown.target.decode("latin-1"),
+        "recovery_point": shown.recovery_point,
+        "recovery_data": shown.recovery_data,
+        "completed_by": shown.completed_by,
         "captured": dict(shown.captured),
         "fingerprint": {"version": shown.fingerprint_version, "digest": shown.fingerprint.hex()},
         "executed_says_webhook": shown.evidence,

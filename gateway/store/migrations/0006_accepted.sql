@@ -1,3 +1,6 @@
+-- Accepted work, and upstreams that take part. One file, since gateways of the release before stay ready on a schema that is one migration
+-- ahead of theirs, and no further (`migrate.READABLE_AHEAD`).
+--
 -- Accepted work: a record may be `pending`. It lasts, its client has a 202, and nothing of its request was sent.
 --
 --   accepted_at      when the gateway promised that the operation will be run, confirmed by this very write. Null: nobody was promised anything,
@@ -8,6 +11,14 @@
 --   request_sealed   (there since 0004) the request that is to be sent, encrypted.
 --
 -- `attempt` is 0 until the first claim.
+--
+-- Upstreams that take part tell how far they have come, and may complete records themselves (`gateway/store/co_commit.sql`):
+--
+--   recovery_point   (there since 0001) the label of the last point that an attempt of this life of the record has told.
+--   recovery_data    what the upstream told with it.
+--   completed_by     upstream, verdict or operator; null where the gateway completed it.
+--
+--   gateway_participants   the routes whose upstreams take part, as the gateway has them that started or reloaded last.
 --
 -- Safe on a live table, and for the release before. Nothing is rewritten or read: columns without a default are entries in the catalogue, NOT
 -- VALID spares the constraints their scan, and no row that is there could break them, for they allow all that the old ones did. The release
@@ -51,20 +62,36 @@ $$ BEGIN
     NEW.pending_until := NULL;
     NEW.due_at := NULL;
     NEW.retention := NULL;
+    NEW.recovery_data := NULL;
+    NEW.completed_by := NULL;
     RETURN NEW;
 END $$;
+
+CREATE TABLE gateway_participants (
+    route_id       text COLLATE "C" PRIMARY KEY,
+    lease          interval NOT NULL,
+    retention      interval NOT NULL,
+    gone_for       interval,
+    keep_for       interval,
+    longest_answer bigint NOT NULL,
+    co_commit      boolean NOT NULL
+);
 
 ALTER TABLE gateway_records_archive
     ADD COLUMN accepted_at timestamptz,
     ADD COLUMN pending_until timestamptz,
     ADD COLUMN due_at timestamptz,
-    ADD COLUMN retention interval;
+    ADD COLUMN retention interval,
+    ADD COLUMN recovery_data json,
+    ADD COLUMN completed_by text;
 
 ALTER TABLE gateway_records
     ADD COLUMN accepted_at timestamptz,
     ADD COLUMN IF NOT EXISTS pending_until timestamptz,
     ADD COLUMN IF NOT EXISTS due_at timestamptz,
     ADD COLUMN retention interval,
+    ADD COLUMN recovery_data json,
+    ADD COLUMN completed_by text,
     DROP CONSTRAINT gateway_records_status,
     ADD CONSTRAINT gateway_records_status CHECK (status IN ('pending', 'in_progress', 'completed', 'failed_retryable', 'unknown')) NOT VALID,
     DROP CONSTRAINT gateway_records_shape,

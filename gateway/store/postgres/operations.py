@@ -172,6 +172,9 @@ def _shown(row: Row, *, body: bool) -> Shown:
     return Shown(
         listed=_listed(row),
         target=row["request_target"],
+        recovery_point=row["recovery_point"],
+        recovery_data=row["recovery_data"],
+        completed_by=row["completed_by"],
         captured=decode_captured(row["captured"]),
         fingerprint_version=row["fingerprint_version"],
         fingerprint=row["request_fingerprint"],

@@ -259,6 +259,8 @@ WITH held AS MATERIALIZED (
         request_method = $11,
         request_target = $12,
         recovery_point = NULL,
+        recovery_data = NULL,
+        completed_by = NULL,
         captured = $17::text::jsonb,
         correlation = $18,
         request_sealed = $19,
@@ -301,16 +303,16 @@ WITH held AS MATERIALIZED (
 ), archived AS (
     INSERT INTO gateway_records_archive (
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
-        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        status, owner, attempt, recovery_point, recovery_data, completed_by, request_method, request_target, captured, response_status_code,
+        response_reason, response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
         observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
         requeued_at, reconcile_agreed, judged, archived_reason, purge_at
     )
     SELECT
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
-        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        status, owner, attempt, recovery_point, recovery_data, completed_by, request_method, request_target, captured, response_status_code,
+        response_reason, response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
         observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
         requeued_at, reconcile_agreed, judged, 'expired', expires_at + keep_for
@@ -655,16 +657,16 @@ WITH expired AS MATERIALIZED (
 ), archived AS (
     INSERT INTO gateway_records_archive (
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
-        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        status, owner, attempt, recovery_point, recovery_data, completed_by, request_method, request_target, captured, response_status_code,
+        response_reason, response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
         observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
         requeued_at, reconcile_agreed, judged, archived_reason, purge_at
     )
     SELECT
         scope_id, idempotency_key, record_id, version, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
-        status, owner, attempt, recovery_point, request_method, request_target, captured, response_status_code, response_reason,
-        response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
+        status, owner, attempt, recovery_point, recovery_data, completed_by, request_method, request_target, captured, response_status_code,
+        response_reason, response_headers, response_body, response_body_encoding, response_body_length, response_body_digest, response_schema_version,
         last_error_code, locked_until, max_execution, reconcilable, reconcile_after, reconcile_attempts, unknown_since, dead_lettered_at,
         observed, created_at, completed_at, expires_at, gone_for, keep_for, correlation, doubtful_until, looked_at, looked_over, agreed_at,
         requeued_at, reconcile_agreed, judged, 'expired', expires_at + keep_for

@@ -123,6 +123,7 @@ WITH held AS MATERIALIZED (
     UPDATE gateway_records r
     SET version = r.version + 1,
         status = 'completed',
+        completed_by = CASE WHEN $25::text IS NOT NULL THEN 'operator' WHEN $16 <> 'attempt' THEN 'verdict' END,
         response_status_code = $5,
         response_reason = $6,
         response_headers = $7,

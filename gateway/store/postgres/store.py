@@ -42,6 +42,7 @@ from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import STORE, Connection, Lane, begin, server_limit, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.operations import PostgresOperations
+from gateway.store.postgres.participation import PostgresParticipation
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.reconciliation import PostgresReconciliation
 from gateway.store.postgres.registry import Registry
@@ -154,6 +155,7 @@ class PostgresStore:
         self._calls = Calls(self._lanes, timeout, self._observer, self._clock)
         self.registry = Registry(self._lanes, timeout, self._clock)
         self.reconciliation = PostgresReconciliation(self._calls)
+        self.participation = PostgresParticipation(self._calls)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
         statements = Statements(self._clock)
         self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)

@@ -17,6 +17,7 @@ import asyncpg
 from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse, Terms
 from gateway.core.packing import ZLIB, pack
 from gateway.ports import Maintenance, Retention, Store, Transition
+from gateway.ports.participation import Participation
 from gateway.ports.reconciliation import Audit, Entry, Reconciliation
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.clock import BELIEVE_ANY
@@ -43,6 +44,9 @@ class Harness(Protocol):
 
     @property
     def reconciliation(self) -> Reconciliation: ...
+
+    @property
+    def participation(self) -> Participation: ...
 
     async def advance(self, seconds: float) -> None:
         """Let this much time pass on the store's clock, for every record in it and for what is left of others."""
@@ -77,6 +81,7 @@ class MemoryHarness:
         self.store = MemoryStore(self.clock, self.clock)
         self.maintenance = self.store
         self.reconciliation = self.store.reconciliation
+        self.participation = self.store.participation
 
     async def advance(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -99,6 +104,7 @@ class PostgresHarness:
         self.store = store
         self.maintenance = store
         self.reconciliation = store.reconciliation
+        self.participation = store.participation
 
     async def advance(self, seconds: float) -> None:
         await age_records(self.dsn, seconds)

@@ -1,7 +1,7 @@
 """The contract: what a store is. Every store passes it unchanged; no test asks which store it has, and none is overridden.
 
 What becomes of expired records is in `retention_contract`, what observed ones are in `observed_contract`, how what is unknown is found out
-in `reconciliation_contract` and `webhook_contract`.
+in `reconciliation_contract` and `webhook_contract`, how far attempts come in `participation_contract`.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from tests.store.contract.harness import (
     response,
 )
 from tests.store.contract.observed_contract import ObservedContract
+from tests.store.contract.participation_contract import ParticipationContract
 from tests.store.contract.reconciliation_contract import ReconciliationContract
 from tests.store.contract.restore_contract import RestoreContract
 from tests.store.contract.retention_contract import RetentionContract
@@ -44,7 +45,7 @@ async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent])
     return [claim for claim in claims if claim is not None]
 
 
-class StoreContract(RetentionContract, ObservedContract, ReconciliationContract, RestoreContract, WebhookContract):
+class StoreContract(RetentionContract, ObservedContract, ReconciliationContract, RestoreContract, WebhookContract, ParticipationContract):
     """Subclass it with a fixture `harness` that yields a `Harness` over an empty store."""
 
     def test_no_contract_test_is_overridden(self) -> None:

@@ -29,6 +29,7 @@ class CachedHarness:
         self.store = AskedStore(self.behind.store, ReplayCache(1 << 24, 3.0, clock.boottime), clock)
         self.maintenance = self.behind.maintenance
         self.reconciliation = self.behind.reconciliation
+        self.participation = self.behind.participation
 
     async def advance(self, seconds: float) -> None:
         await self.behind.advance(seconds)

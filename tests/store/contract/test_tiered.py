@@ -41,6 +41,7 @@ class TieredHarness:
         self.store = TieredStore(authority, HotPath(link), clock)
         self.maintenance = authority
         self.reconciliation = authority.reconciliation
+        self.participation = authority.participation
 
     async def advance(self, seconds: float) -> None:
         assert await self.store.drain(10)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
 from gateway.core.model import Fingerprint, Intent, Record, RecordKey, Status, StoredResponse
+from gateway.core.recovery_point import RecoveryPoint
 from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, RouteDoubt
 from gateway.ports.reconciliation import Evidence
 
@@ -47,6 +48,7 @@ class Row:
     last_error_code: str | None = None
     judged: bool = False
     response: StoredResponse | None = None
+    recovery_point: RecoveryPoint | None = None
     retention: Retention | None = None
 
     def lease_live(self, now: float) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Counts, Doubted, Retention, Settled, Swept, Transition
+from tests.support.memory_store.participation import MemoryParticipation
 from tests.support.memory_store.reconciliation import MemoryReconciliation
 from tests.support.memory_store.rows import Grave, Row, doubts_by_route, microseconds, new_life, report
 
@@ -29,6 +30,7 @@ class MemoryStore:
         self._graves: dict[bytes, Grave] = {}
         self._archive: list[tuple[float, Record]] = []
         self.reconciliation = MemoryReconciliation(self._rows, now)
+        self.participation = MemoryParticipation(self._rows, now, self.reconciliation)
 
     def now_us(self) -> int | None:
         return microseconds(self._now())
@@ -57,6 +59,7 @@ class MemoryStore:
         elif row.claimable(intent, now) and (row.fingerprint == intent.fingerprint or not row.same_policy(intent.fingerprint)):
             taken = replace(new_life(intent, row.born, row.version), record_id=row.record_id, attempt=row.attempt + 1)
             taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code, judged=row.judged)
+            taken = replace(taken, recovery_point=row.recovery_point)
         else:
             return None
         self._rows[found.key] = taken.leased(now, intent.terms.lease)

@@ -1,0 +1,29 @@
+"""Installs the functions of `co_commit.sql` for a database role."""
+
+from importlib.resources import files
+
+import asyncpg
+
+from gateway.store.hosts import connect
+from gateway.store.migrate import CONNECT_TIMEOUT, LOCK, MigrationError
+
+
+def script(role: str) -> str:
+    """The functions and the grants to `role` as SQL, for one transaction on a schema that is up to date. Safe to run again."""
+    quoted = "'" + role.replace("'", "''") + "'"
+    return files("gateway.store").joinpath("co_commit.sql").read_text("utf-8").replace(":role", quoted)
+
+
+async def install(dsn: str, role: str) -> None:
+    """Install the functions, or bring them up to date, and let `role` call them. Raises `MigrationError` if there is no such
+    role, OSError and asyncpg's errors.
+    """
+    connection = await connect(dsn, CONNECT_TIMEOUT, statement_cache_size=0)
+    try:
+        async with connection.transaction(isolation="read_committed"):
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            await connection.execute(script(role))
+    except asyncpg.UndefinedObjectError as error:
+        raise MigrationError(f'there is no role "{role}" in this database; create it first: CREATE ROLE "{role}" LOGIN') from error
+    finally:
+        await connection.close(timeout=5)
