@@ -18,7 +18,8 @@ plan, the key, the scope, the body, and at last the answer. The engine knows it 
     recall    what this process remembers of the key, if it does: most replays end here, at once and without a task
     reserve   one `Intent` for each statement, each with a fresh owner token
     decide    one loop for requests that enforce, observe and wait; `gateway.core.decision` judges each record that is found
-    execute   an `Attempt` in a task of its own, since it belongs to the process and not to the client's connection
+    execute   an `Attempt`, which belongs to the process and not to the client's connection: it writes the request at once where it can,
+              is called with the answer, and settles that in a task of its own
     answer    one pass over the fields of the upstream's answer makes those of the client and those of the record
 
 *At once.* Each step is a plain function that gives its result, or something to be awaited. So a request whose parts are all at hand is

@@ -15,7 +15,9 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from gateway.core import decision as core
 from gateway.core.decision import Settlement, settlement_name
@@ -35,6 +37,7 @@ from gateway.engine.settling import Settling
 from gateway.engine.signals import heard, wants_body
 from gateway.ports import (
     DoubtReason,
+    Exchanging,
     InDoubt,
     NotSent,
     NotSentReason,
@@ -53,27 +56,37 @@ ATTEMPT = b"Idempotency-Attempt"
 """Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
 
 
-class Attempt:
-    """One execution under one lease. `run` is to be run as a task of its own; `reply` is done as soon as the client may be answered.
+Came: TypeAlias = UpstreamResponse | Exception | None
+"""What came of the request so far: an answer whose head is there, or why there is none. None: it was not sent yet."""
 
-    Cancelled while the upstream works (`executing`), the attempt ends in doubt and still settles; cancelled later, it gives up settling.
-    One that is stopped before `run` begins sends nothing and is released.
+
+class Attempt:
+    """One execution under one lease, from `begin` to the call of `on_end`; `reply` is done as soon as the client may be answered.
+
+    The request goes out in `begin` where nothing has to be waited for. The upstream's connection then calls the attempt, its `Receiver`,
+    with the answer, and a task reads and settles that; where the request must wait (for a connection, for its scope), the task sends it.
+
+    Stopped before anything was sent, the attempt is released; stopped while the upstream works, it ends in doubt and still settles.
     """
 
     __slots__ = (
         "_crossed",
         "_deps",
         "_duplicate",
+        "_exchange",
+        "_executing",
         "_guard",
         "_lease",
+        "_on_end",
         "_relay",
         "_request",
         "_settling",
+        "_started",
         "_stopped",
         "_store_seconds",
+        "_task",
         "_upstream_seconds",
         "_upstream_status",
-        "executing",
         "key",
         "reply",
     )
@@ -93,52 +106,94 @@ class Attempt:
         self._relay: Relay | None = None
         self._upstream_seconds = 0.0
         self._upstream_status: int | None = None
+        self._started = 0.0
         self._stopped = False
-        self.executing = False
+        self._executing = False
+        self._exchange: Exchanging | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._on_end: Callable[[Attempt, BaseException | None], None] | None = None
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-    async def run(self) -> None:
-        """Execute and settle. Always leaves `reply` done; raises nothing but CancelledError."""
+    # ---- lifetime
+
+    def begin(self, on_end: "Callable[[Attempt, BaseException | None], None]") -> None:
+        """Send, or have a task send. What goes wrong is the task's, too."""
+        self._on_end = on_end
+        guard, deps = self._guard, self._deps
+        self._started = deps.clock.boottime()
+        came: Came = None
         try:
-            self._deps.keeper.hold(self._lease)
-            await self._settle(self._unsent() if self._stopped else await self._execute())
-        finally:
+            deps.keeper.hold(self._lease)
+            if not self._stopped and (guard.observes or deps.meanings.held(guard.policy)):
+                self._exchange = guard.upstream.begin(self._to_send(), self._trusted, self)
+        except Exception as error:
+            came = error
+        if self._exchange is None:
+            self._go_on(came)
+
+    def answered(self, response: UpstreamResponse) -> None:
+        """See `gateway.ports.Receiver`."""
+        self._go_on(response)
+
+    def failed(self, failure: InDoubt) -> None:
+        """See `gateway.ports.Receiver`."""
+        self._go_on(failure)
+
+    def stop(self) -> None:
+        """The process is going away: what was not sent yet is not sent any more, and what is at the upstream ends in doubt."""
+        self._stopped = True
+        if self._exchange is not None and self._task is None:
+            self._exchange.close()
+            self._go_on(InDoubt(DoubtReason.GATEWAY_STOPPED))
+        elif self._executing and self._task is not None:
+            self._task.cancel()
+
+    def give_up(self) -> None:
+        """End without settling, at once."""
+        self.stop()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _go_on(self, came: Came) -> None:
+        """The rest is a task's. The first word of the upstream counts."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(came))
+            self._task.add_done_callback(self._end)
+
+    async def _run(self, came: Came) -> None:
+        await self._settle(await self._execute(came))
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        """Whatever has ended the task, and if it was cancelled before its first step: leave `reply` done, and nothing held."""
+        assert self._on_end is not None, "given before anything could end"
+        try:
             self._deps.keeper.drop(self._settling.lease)
+            self._request.close()
             if self._relay is not None:
                 self._relay.close()
             if not self.reply.done():
-                self.give_up()
-
-    def _unsent(self) -> NotSent:
-        self._request.close()
-        return NotSent(NotSentReason.SHUTTING_DOWN)
-
-    def stop(self) -> None:
-        """The process is going away: if nothing has been begun yet, nothing will be."""
-        self._stopped = True
-
-    def give_up(self) -> None:
-        """Leave `reply` done and the request closed, also if `run` was cancelled before its first step."""
-        self._request.close()
-        if not self.reply.done():
-            self._answer(unknown_answer(None, self._lease, self._guard.policy), None)
+                self._answer(unknown_answer(None, self._lease, self._guard.policy), None)
+        finally:
+            self._on_end(self, None if task.cancelled() else task.exception())
 
     # ---- execute
 
-    async def _execute(self) -> Outcome:
-        """Send once and read the whole answer. A stop of the process while the upstream works is a doubt like any other."""
+    async def _execute(self, came: Came) -> Outcome:
+        """Read the whole answer that came; send first, if nothing has been sent. A stop of the process while the upstream works is a doubt
+        like any other.
+        """
         deps, guard = self._deps, self._guard
-        started = deps.clock.boottime()
-        self.executing = True
+        self._executing = True
         try:
-            if not (deps.meanings.held(guard.policy) or guard.observes):
-                await self._confirm_scope()
-            response = await guard.upstream.send(self._to_send(), self._trusted)
+            if came is None:
+                came = await self._send()
+            elif isinstance(came, Exception):
+                raise came
             try:
-                self._upstream_status = response.status
-                return await self._read(response)
+                self._upstream_status = came.status
+                return await self._read(came)
             finally:
-                response.close()
+                came.close()
         except NotSent as failure:
             tell_unreachable(deps.observer, guard.upstream_name, failure)
             return failure
@@ -150,10 +205,19 @@ class Attempt:
             deps.observer.background_failed("attempt", error)
             return InDoubt(DoubtReason.GATEWAY_ERROR)
         finally:
-            self.executing = False
+            self._executing = False
             self._request.close()
-            self._upstream_seconds = deps.clock.boottime() - started
+            self._upstream_seconds = deps.clock.boottime() - self._started
             deps.observer.upstream_answered(guard.route_id, self._upstream_status, self._upstream_seconds)
+
+    async def _send(self) -> UpstreamResponse:
+        """Send what could not be sent at once."""
+        if self._stopped:
+            raise NotSent(NotSentReason.SHUTTING_DOWN)
+        guard = self._guard
+        if not (guard.observes or self._deps.meanings.held(guard.policy)):
+            await self._confirm_scope()
+        return await guard.upstream.send(self._to_send(), self._trusted)
 
     def _trusted(self) -> bool:
         """The fence."""

@@ -11,63 +11,66 @@ from gateway.ports import Clock, Observer
 
 
 class Attempts:
-    """Runs attempts, each in a task. It calls `on_end` with each guarding attempt that has ended."""
+    """Runs attempts. It calls `on_end` with each guarding attempt that has ended."""
 
     def __init__(self, clock: Clock, observer: Observer, on_end: Callable[[Attempt], None]) -> None:
         self._clock = clock
         self._observer = observer
         self._on_end = on_end
-        self._running: dict[RecordKey, Attempt] = {}
-        self._tasks: dict[asyncio.Task[None], Attempt] = {}
+        self._guarding: dict[RecordKey, Attempt] = {}
+        self._running: dict[Attempt, None] = {}
         self._stopped = False
+        self._waiter: asyncio.Future[None] | None = None
 
     def begin(self, attempt: Attempt, *, guards: bool) -> None:
-        """Run an attempt. `guards`: requests that wait for its key may rely on `on_end`."""
+        """Run an attempt. `guards`: requests that wait for its key may rely on `on_end`. Raises as `Attempt.begin`."""
+        if guards and self._stopped:
+            attempt.stop()
+        attempt.begin(self._ended)
+        self._running[attempt] = None
         if guards:
-            if self._stopped:
-                attempt.stop()
-            self._running[attempt.key] = attempt
-        task = asyncio.get_running_loop().create_task(attempt.run())
-        self._tasks[task] = attempt
-        task.add_done_callback(self._ended)
+            self._guarding[attempt.key] = attempt
 
     def runs(self, key: RecordKey) -> bool:
         """Whether a guarding attempt for this key is under way."""
-        return key in self._running
+        return key in self._guarding
 
     @property
     def in_flight(self) -> int:
         """How many attempts are under way."""
-        return len(self._tasks)
+        return len(self._running)
 
     async def quiet(self, timeout: float) -> None:
         """Until no attempt is under way, also of those that came meanwhile, at most `timeout` seconds."""
         deadline = self._clock.boottime() + timeout
-        while self._tasks and (remaining := deadline - self._clock.boottime()) > 0:
-            await asyncio.wait(self._tasks, timeout=remaining)
+        while self._running and (remaining := deadline - self._clock.boottime()) > 0:
+            await self._emptied(remaining)
 
     def stop(self) -> None:
         """From now on no attempt sends anything; attempts at an upstream end in doubt."""
         self._stopped = True
-        for task, attempt in list(self._tasks.items()):
+        for attempt in list(self._running):
             attempt.stop()
-            if attempt.executing:
-                task.cancel()
 
     async def give_up(self) -> bool:
-        """Cancel the attempts that are left. Returns whether there was none."""
-        left = list(self._tasks)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        """End the attempts that are left, without settling. Returns whether there was none."""
+        left = list(self._running)
+        for attempt in left:
+            attempt.give_up()
+        while self._running:
+            await self._emptied(None)
         return not left
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        attempt = self._tasks.pop(task)
-        if not attempt.reply.done():
-            attempt.give_up()
-        if self._running.get(attempt.key) is attempt:
-            del self._running[attempt.key]
+    async def _emptied(self, timeout: float | None) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        await asyncio.wait({self._waiter}, timeout=timeout)
+
+    def _ended(self, attempt: Attempt, error: BaseException | None) -> None:
+        self._running.pop(attempt, None)
+        if self._guarding.get(attempt.key) is attempt:
+            del self._guarding[attempt.key]
             self._on_end(attempt)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if error is not None:
             self._observer.background_failed("attempt", error)
+        if not self._running and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

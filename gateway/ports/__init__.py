@@ -27,8 +27,10 @@ from gateway.ports.store import (
 )
 from gateway.ports.system import Clock, Randomness
 from gateway.ports.upstream import (
+    Exchanging,
     InDoubt,
     NotSent,
+    Receiver,
     RelayCut,
     Tunnel,
     Upstream,
@@ -47,6 +49,7 @@ __all__ = [
     "DoubtReason",
     "Doubted",
     "Exchange",
+    "Exchanging",
     "FinishedRequest",
     "InDoubt",
     "Maintenance",
@@ -55,6 +58,7 @@ __all__ = [
     "NotSentReason",
     "Observer",
     "Randomness",
+    "Receiver",
     "Recollection",
     "RelayCut",
     "Remembered",

@@ -142,6 +142,26 @@ class UpstreamResponse(Protocol):
         ...
 
 
+class Receiver(Protocol):
+    """Who asked `Upstream.begin`, and is told once what came of it: by `answered` or by `failed`, which must not raise."""
+
+    def answered(self, response: UpstreamResponse) -> None:
+        """The head of the final response has arrived."""
+        ...
+
+    def failed(self, failure: InDoubt) -> None:
+        """No response came, or none that is whole up to the end of its head."""
+        ...
+
+
+class Exchanging(Protocol):
+    """A request that is on its way."""
+
+    def close(self) -> None:
+        """Cut the connection; the receiver is told nothing any more."""
+        ...
+
+
 class Upstream(Protocol):
     """The way to one upstream API. An implementation never resends, follows redirects, decodes, or adds a header
     besides framing.
@@ -156,6 +176,15 @@ class Upstream(Protocol):
         of the request, and while a slow upstream leaves bytes waiting to be sent. If `fence` returns False then, `send`
         sends no more, resets the connection and raises InDoubt(LEASE_LOST). Raises NotSent or InDoubt, no other error.
         A cancelled call cuts the connection.
+        """
+        ...
+
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> Exchanging | None:
+        """As `send`, for a request that can be written at once; what comes of it is told to `receiver`, at the earliest
+        before `begin` returns.
+
+        None: it cannot, for example because there is no connection yet; nothing was done, and `send` is the way. Raises
+        NotSent(LEASE_LAPSED) if the fence says no.
         """
         ...
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 
-from gateway.ports import NotSent, NotSentReason, UpstreamRequest
+from gateway.ports import NotSent, NotSentReason, Receiver, UpstreamRequest
 from gateway.upstream.client import HttpUpstream
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.health import Health, Success
@@ -41,7 +41,6 @@ class Balancer:
             raise ValueError("an upstream needs a target")
         self._circuit = circuit
         self._targets = tuple(_Target(place, *target, on_health) for place, target in enumerate(targets))
-        self._only = self._targets[0] if len(self._targets) == 1 else None
         self._next = 0
 
     @property
@@ -54,6 +53,17 @@ class Balancer:
         """Connections that wait for their next exchange, over all targets."""
         return sum(target.upstream.idle for target in self._targets)
 
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver | None = None) -> Exchange | None:
+        """See the port. The target whose turn it is takes the request, if it is healthy and has an idle connection."""
+        targets = self._targets
+        target = targets[self._next % len(targets)]
+        if target.health.open:
+            return None
+        exchange = target.upstream.begin(request, fence, receiver, failed=target.fail, answered=target.answer)
+        if exchange is not None:
+            self._next = target.place + 1
+        return exchange
+
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
         """See the port, and `HttpUpstream.send`. Each target is tried once at most, all within the call's own `total`.
 
@@ -61,18 +71,14 @@ class Balancer:
         trial has ended); else what the last target that could not be connected met, or NO_SLOT if that was all there
         was.
         """
-        only = self._only
-        exchange = None if only is None or only.health.open else only.upstream.begin(request, fence, only.fail)
-        if only is None or exchange is None:
+        exchange = self.begin(request, fence)
+        if exchange is None:
             return await self._send_in_turn(request, fence)
         await exchange.head()
-        only.answered(exchange)
         return exchange
 
     async def _send_in_turn(self, request: UpstreamRequest, fence: Callable[[], bool]) -> Exchange:
-        """The long way: of several targets, of one that has no idle connection or is to be left alone, and of streamed
-        bodies.
-        """
+        """The long way: of targets that have no idle connection or are to be left alone, and of streamed bodies."""
         loop = asyncio.get_running_loop()
         now = started = loop.time()
         unreached: NotSent | None = None
@@ -81,20 +87,20 @@ class Balancer:
         for target in chain(self._in_turn(), last):
             health = target.health
             failed: Callable[..., None] = target.fail
-            succeeded = target.answered
+            answered = target.answer
             trial: _Trial | None = None
             if now > started and target.out_of_time(started, now):
                 continue
             if target in last:
-                succeeded = target.proved
+                answered = target.proved
             elif health.open:
                 trial = self._trial(target, now, last)
                 if trial is None:
                     continue
-                failed, succeeded = trial.failed, trial.succeeded
+                failed, answered = trial.failed, trial.succeeded
             self._next = target.place + 1
             try:
-                response = await target.upstream.send(request, fence, started=started, patient=full is None, failed=failed)
+                return await target.upstream.send(request, fence, started=started, patient=full is None, failed=failed, answered=answered)
             except NotSent as error:
                 if error.reason in _UNREACHED:
                     failed(reached=False)
@@ -104,9 +110,6 @@ class Balancer:
                 else:
                     raise
                 now = loop.time()
-            else:
-                succeeded(response)
-                return response
             finally:
                 if trial is not None:
                     trial.abandoned()
@@ -139,14 +142,14 @@ class Balancer:
 class _Target:
     """One target, and the telling of its changes."""
 
-    __slots__ = ("_name", "_on_health", "fail", "health", "place", "total", "upstream")
+    __slots__ = ("_name", "_on_health", "answer", "fail", "health", "place", "total", "upstream")
 
     def __init__(self, place: int, name: str, upstream: HttpUpstream, health: Health, on_health: OnHealth | None) -> None:
         self.place = place
         self.upstream = upstream
         self.health = health
         self.total = upstream.settings.total
-        self.fail = self.failed  # bound once, not once a call
+        self.fail, self.answer = self.failed, self.answered  # bound once, not once a call
         self._name = name
         self._on_health = on_health
 

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from gateway.ports import NotSent, NotSentReason, UpstreamRequest
+from gateway.ports import NotSent, NotSentReason, Receiver, UpstreamRequest
 from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.framing import encode
@@ -51,11 +51,14 @@ class HttpUpstream:
         self,
         request: UpstreamRequest,
         fence: Callable[[], bool],
-        failed: Callable[[], None] | None = None,
+        receiver: Receiver | None = None,
+        *,
         started: float | None = None,
+        failed: Callable[[], None] | None = None,
+        answered: Callable[[Exchange], None] | None = None,
     ) -> Exchange | None:
-        """The short way of `send`: write the request to an idle connection, at once. The caller then waits for the
-        exchange's `head`.
+        """The short way of `send`, see the port: write the request to an idle connection, at once. A caller without a
+        `receiver` then waits for the exchange's `head`. The rest is as for `send`.
 
         None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as
         `send`.
@@ -63,7 +66,8 @@ class HttpUpstream:
         connection = self._pool.take() if isinstance(request.body, bytes) else None
         if connection is None:
             return None
-        return self._begin(connection, request, fence, self._deadline(started, connection.loop), failed)
+        deadline = self._deadline(started, connection.loop)
+        return self._begin(connection, request, fence, deadline, failed, answered, receiver)
 
     async def send(
         self,
@@ -73,16 +77,17 @@ class HttpUpstream:
         started: float | None = None,
         patient: bool = True,
         failed: Callable[[], None] | None = None,
+        answered: Callable[[Exchange], None] | None = None,
     ) -> Exchange:
         """See the port. What a streamed body's iterator raises is raised as it is, and the connection is cut.
 
         The rest is for a caller that has several upstreams: `started` (loop time) is when `total` began to count,
-        without `patient` a call that finds no slot does not wait for one, and `failed` is called when the upstream
-        fails the exchange, see `Exchange`.
+        without `patient` a call that finds no slot does not wait for one, and `failed` and `answered` are called with
+        what comes of the exchange, see there.
         """
-        exchange = self.begin(request, fence, failed, started)
+        exchange = self.begin(request, fence, started=started, failed=failed, answered=answered)
         if exchange is None:
-            return await self._send(request, fence, started, patient, failed)
+            return await self._send(request, fence, started, patient, failed, answered)
         await exchange.head()
         return exchange
 
@@ -97,11 +102,13 @@ class HttpUpstream:
         started: float | None,
         patient: bool,  # noqa: FBT001 - as `send`
         failed: Callable[[], None] | None,
+        answered: Callable[[Exchange], None] | None,
     ) -> Exchange:
         """The long way: connect, or wait for a slot; stream the body."""
         loop = asyncio.get_running_loop()
         deadline = self._deadline(started, loop)
-        exchange = self._begin(await self._pool.acquire(deadline, patient=patient), request, fence, deadline, failed)
+        connection = await self._pool.acquire(deadline, patient=patient)
+        exchange = self._begin(connection, request, fence, deadline, failed, answered, None)
         body = request.body
         if isinstance(body, bytes):
             await exchange.head()
@@ -116,13 +123,15 @@ class HttpUpstream:
         total = self.settings.total
         return None if total is None else (loop.time() if started is None else started) + total
 
-    def _begin(
+    def _begin(  # noqa: PLR0917 - as `Exchange`
         self,
         connection: Connection,
         request: UpstreamRequest,
         fence: Callable[[], bool],
         deadline: float | None,
         failed: Callable[[], None] | None,
+        answered: Callable[[Exchange], None] | None,
+        receiver: Receiver | None,
     ) -> Exchange:
         """Ask the fence, and write the request's first bytes. Otherwise, whatever is raised, the pool gets the
         connection back.
@@ -130,7 +139,7 @@ class HttpUpstream:
         begun = False
         try:
             data, bound = encode(request, self.settings.host)
-            exchange = Exchange(connection, self.settings, request, fence, deadline, bound, failed, self._violations)
+            exchange = Exchange(connection, self.settings, request, fence, deadline, bound, failed, answered, self._violations, receiver)
             begun = exchange.begin(data)
         finally:
             if not begun:

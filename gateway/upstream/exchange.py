@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from gateway.core.model import Headers
-from gateway.ports import DoubtReason, InDoubt, UpstreamRequest
+from gateway.ports import DoubtReason, InDoubt, Receiver, UpstreamRequest
 from gateway.upstream.connection import HIGH_WATER, Connection
 from gateway.upstream.parser import ResponseParser
 from gateway.upstream.protocol_violations import ProtocolViolations
@@ -23,16 +23,18 @@ early.
 
 
 class Exchange:
-    """Implements `gateway.ports.UpstreamResponse` once `head` has returned. One coroutine reads at a time.
+    """Implements `gateway.ports.UpstreamResponse` once its head is there. One coroutine reads at a time. Who gave a
+    `receiver` is told then; who did not waits for `head`.
 
     `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for
-    the head) must be over, None for never. `bound`: its request binds the connection to its caller. `failed` is called,
-    once at most, when the upstream fails the exchange, before its head or after it: by going away, by what it sends, by
-    keeping silent. What the caller, the request's body or a slow consumer ends is no such failure. `violations` tells
-    the log of answers that break the rules.
+    the head) must be over, None for never. `bound`: its request binds the connection to its caller. `answered` is called
+    with the head; `failed`, once at most, when the upstream fails the exchange, before its head or after it: by going
+    away, by what it sends, by keeping silent. What the caller, the request's body or a slow consumer ends is no such
+    failure. `violations` tells the log of answers that break the rules.
     """
 
     __slots__ = (
+        "_answered",
         "_backlog",
         "_bound",
         "_connection",
@@ -48,6 +50,7 @@ class Exchange:
         "_left",
         "_loop",
         "_parser",
+        "_receiver",
         "_sent",
         "_settings",
         "_streamed",
@@ -75,7 +78,9 @@ class Exchange:
         deadline: float | None,
         bound: bool,  # noqa: FBT001 - as above
         failed: Callable[[], None] | None,
+        answered: Callable[["Exchange"], None] | None,
         violations: ProtocolViolations,
+        receiver: Receiver | None,
     ) -> None:
         self._loop = connection.loop
         self._connection: Connection | None = connection
@@ -85,6 +90,8 @@ class Exchange:
         self._deadline = deadline
         self._bound = bound
         self._failed = failed
+        self._answered = answered
+        self._receiver = receiver
         self._violations = violations
         self._lasting = request.lasting
         self._streamed = not isinstance(request.body, bytes)
@@ -112,9 +119,14 @@ class Exchange:
         if not self._fence():
             self._connection = None
             return False
+        if self._streamed:
+            connection.begin(self, data)
+            return True
+        self._sent = True
+        self._arm(connection, self._settings.first_byte, DoubtReason.FIRST_BYTE_TIMEOUT)
         connection.begin(self, data)
-        if not self._streamed:
-            self.sent()
+        if connection.unsent:
+            connection.guarded(self, self.limit_silence)
         return True
 
     def send_on(self, data: bytes) -> Connection | None:
@@ -234,6 +246,7 @@ class Exchange:
 
     def close(self) -> None:
         """See the port. A response that was not received to its end is cut off; what came in whole stays readable."""
+        self._receiver = None
         if self._tunnel is not None:
             self.tunnel().close()
         if self._connection is not None:
@@ -302,6 +315,8 @@ class Exchange:
         self.reason = parser.reason
         self.headers = tuple(parser.headers)
         self.content_length = parser.content_length
+        if self._answered is not None:
+            self._answered(self)
         if parser.violations:
             self._violations.repaired(parser.violations, self._loop.time())
         if not parser.complete:
@@ -419,5 +434,13 @@ class Exchange:
             self._waiter = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        receiver, waiter = self._receiver, self._waiter
+        if receiver is not None:
+            self._receiver = None
+            if self._failure is None:
+                receiver.answered(self)
+            else:
+                assert isinstance(self._failure, InDoubt), "only a streamed body can raise something else"
+                receiver.failed(self._failure)
+        elif waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -42,14 +42,15 @@ Scene = Callable[["Stage"], Coroutine[Any, Any, None]]
 def scene(play: Scene) -> Callable[[], None]:
     """Make a test of a coroutine function that takes a Stage. Time is virtual; nothing may be left running at its end.
 
-    It is played several times, with what is ready at the same moment running in another order each time.
+    It is played several times, with what is ready at the same moment running in another order each time, and the request sent at once or by
+    the attempt's task.
     """
 
     def run() -> None:
         for order in range(ORDERS):
             loop = SimulatedLoop(Random(order))
             try:
-                loop.run_until_complete(_play(play, loop))
+                loop.run_until_complete(_play(play, loop, at_once=order % 2 == 0))
                 assert loop.errors == []
             finally:
                 loop.dispose()
@@ -58,8 +59,8 @@ def scene(play: Scene) -> Callable[[], None]:
     return run
 
 
-async def _play(play: Scene, loop: SimulatedLoop) -> None:
-    stage = Stage(loop)
+async def _play(play: Scene, loop: SimulatedLoop, *, at_once: bool) -> None:
+    stage = Stage(loop, at_once=at_once)
     await play(stage)
     await stage.quiet()
 
@@ -136,13 +137,13 @@ class _Randomness:
 class Stage:
     """One gateway (`engine`), and `another` if the scene needs two, over one store and one upstream."""
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: SimulatedLoop, *, at_once: bool = True) -> None:
         self.loop = loop
         self.transcript: list[str] = []
         self.memory = MemoryStore(loop.time, loop.time)
         self.memory_budget = MemoryBudget(64 * 1024 * 1024, offload=False)
         self.store = TroubledStore(self, self.memory)
-        self.upstream = ActingUpstream(self)
+        self.upstream = ActingUpstream(self, at_once=at_once)
         self.observer = NotingObserver()
         self.clock = VirtualClock(loop, offset=0.0)
         self.randomness: Randomness = _Randomness()

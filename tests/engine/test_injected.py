@@ -20,7 +20,7 @@ from gateway.engine.answers import Passed, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
-from gateway.ports import Recollection, UpstreamRequest, UpstreamResponse
+from gateway.ports import DoubtReason, Exchanging, InDoubt, Receiver, Recollection, UpstreamRequest, UpstreamResponse
 from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
 from tests.engine.stage import KEY, POLICY, Stage
@@ -93,6 +93,30 @@ class WiredUpstream:
         response: UpstreamResponse = await self._wire.call("send", self._stage.upstream.send, request, fence)
         wired: UpstreamResponse = self._wire.around(response)
         return wired
+
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> Exchanging | None:
+        begun: Exchanging | None = self._wire.call("begin", self._stage.upstream.begin, request, fence, WiredReceiver(self._wire, receiver))
+        return begun
+
+
+class WiredReceiver:
+    """Stands between an upstream's connection and the attempt. What a call raises ends the exchange in doubt, as on a real connection."""
+
+    def __init__(self, wire: Wire, receiver: Receiver) -> None:
+        self._wire = wire
+        self._receiver = receiver
+
+    def answered(self, response: UpstreamResponse) -> None:
+        self._tell("answered", self._receiver.answered, self._wire.around(response))
+
+    def failed(self, failure: InDoubt) -> None:
+        self._tell("failed", self._receiver.failed, failure)
+
+    def _tell(self, name: str, call: Callable[..., None], what: Any) -> None:
+        try:
+            self._wire.call(name, call, what)
+        except Defect:
+            self._receiver.failed(InDoubt(DoubtReason.GATEWAY_ERROR))
 
 
 async def recollection(stage: Stage) -> Recollection:
@@ -233,10 +257,10 @@ async def judge(stage: Stage, before: int, *, guarded: bool) -> None:
     assert (await stage.record()).status is not Status.IN_PROGRESS, "the key is stuck"
 
 
-def calls_of(case: Case, wire: Wire, order: int) -> list[str]:
+def calls_of(case: Case, wire: Wire, order: int, *, at_once: bool) -> list[str]:
     loop = SimulatedLoop(Random(order))
     try:
-        stage = Stage(loop)
+        stage = Stage(loop, at_once=at_once)
         loop.run_until_complete(play(stage, case, wire))
         loop.run_until_complete(stage.quiet())
     finally:
@@ -244,16 +268,17 @@ def calls_of(case: Case, wire: Wire, order: int) -> list[str]:
     return wire.calls
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("name", CASES)
-def test_a_defect_at_any_step(name: str, before: bool) -> None:
+def test_a_defect_at_any_step(name: str, before: bool, at_once: bool) -> None:
     """Of all that the engine asks of its ports, one call after the other raises."""
     case = CASES[name]
-    calls = calls_of(case, Wire(), 0)
+    calls = calls_of(case, Wire(), 0, at_once=at_once)
     assert len(calls) >= (2 if case.remembered else 3)
     for at, call in enumerate(calls):
         try:
-            calls_of(case, Wire(at, before=before), at)
+            calls_of(case, Wire(at, before=before), at, at_once=at_once)
         except BaseException as error:
             error.add_note(f"{name}: {call}, which is call {at} of {calls}, raises {'before' if before else 'after'} its work")
             raise

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 from gateway.core.model import Headers
-from gateway.ports import NotSent, NotSentReason, Tunnel, UpstreamRequest
+from gateway.ports import InDoubt, NotSent, NotSentReason, Receiver, Tunnel, UpstreamRequest
 from tests.engine.store import Teller
 from tests.support.responses import Body
 
@@ -33,11 +33,25 @@ class Part:
             yield 0.0
 
 
-class ActingUpstream:
-    """Plays the parts it is given, in order; without a part it answers 201. Counts what it was really sent."""
+class Playing:
+    """A request that `ActingUpstream.begin` has sent."""
 
-    def __init__(self, stage: Teller) -> None:
+    def __init__(self, task: "asyncio.Task[None]") -> None:
+        self._task = task
+
+    def close(self) -> None:
+        self._task.cancel()
+
+
+class ActingUpstream:
+    """Plays the parts it is given, in order; without a part it answers 201. Counts what it was really sent.
+
+    `at_once`: what can be sent without waiting is sent so; else `send` is always the way.
+    """
+
+    def __init__(self, stage: Teller, *, at_once: bool = True) -> None:
         self._stage = stage
+        self._at_once = at_once
         self.parts: deque[Part] = deque()
         self.sent: list[UpstreamRequest] = []
 
@@ -50,11 +64,35 @@ class ActingUpstream:
         if part.raises_unsent is not None:
             self._stage.tell("upstream: not sent")
             raise part.raises_unsent
+        self._take(request, fence)
+        return await self._answer(part)
+
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> Playing | None:
+        part = self.parts[0] if self.parts else Part()
+        waits = part.dials or part.raises_unsent is not None or not isinstance(part.raises, InDoubt | None)
+        if waits or not self._at_once:
+            return None
+        self._take(request, fence)
+        if self.parts:
+            self.parts.popleft()
+        return Playing(asyncio.get_running_loop().create_task(self._tell(part, receiver)))
+
+    def _take(self, request: UpstreamRequest, fence: Callable[[], bool]) -> None:
         if not fence():
             self._stage.tell("upstream: fenced")
             raise NotSent(NotSentReason.LEASE_LAPSED)
         self._stage.tell("upstream: sent")
         self.sent.append(request)
+
+    async def _tell(self, part: Part, receiver: Receiver) -> None:
+        try:
+            response = await self._answer(part)
+        except InDoubt as failure:
+            receiver.failed(failure)
+        else:
+            receiver.answered(response)
+
+    async def _answer(self, part: Part) -> "_Response":
         waits = part.waits()
         await asyncio.sleep(next(waits))
         if part.raises is not None and not part.pieces:

@@ -11,13 +11,16 @@ from gateway.core.policy import Policy, Route
 from gateway.core.splice import JsonText
 from gateway.engine.request import Client, Held
 from gateway.plan import GuardPlan, make_guard_plan
-from gateway.ports import Body, Upstream, UpstreamRequest, UpstreamResponse
+from gateway.ports import Body, Receiver, Upstream, UpstreamRequest, UpstreamResponse
 
 
 class NoUpstream:
     """Where nothing is ever sent."""
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
+        raise AssertionError("nothing is sent")
+
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> None:
         raise AssertionError("nothing is sent")
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.core.headers import first
 from gateway.core.model import Headers
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Tunnel, UpstreamRequest
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Receiver, Tunnel, UpstreamRequest
 from tests.support.responses import Body
 from tests.system.simulation.scenario import LEASE, MAX_EXECUTION
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.system.simulation.world import World
 
 KINDS = ("not_sent", "slow_to_connect", "slow", "dropped", "dropped_executed", "late", "truncated", "raises", "statuses")
+WAITS = frozenset({"not_sent", "slow_to_connect", "raises"})
+"""Of these, what only `send` can do."""
 STATUSES = ((500, True), (500, False), (422, False), (429, False), (503, True), (503, False))
 """(status, whether it was executed). Those of `release_on` are truthful: never executed."""
 
@@ -47,14 +49,27 @@ class SimulatedUpstream:
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> "SimulatedResponse":
         world, kind = self._world, self._kind()
-        operation = Operation.of(request)
         if kind != "ok":
             world.journal.count(f"upstream {kind}")
         await asyncio.sleep(world.random.uniform(0.5, 2.5) * LEASE if kind == "slow_to_connect" else self._moment())
         if kind == "not_sent":
             reason = world.random.choice((NotSentReason.CONNECT_REFUSED, NotSentReason.CONNECT_TIMEOUT, NotSentReason.NO_SLOT))
-            world.journal.tell(self._who, "cannot send {}: {}", operation.request_id, reason.value)
+            world.journal.tell(self._who, "cannot send {}: {}", Operation.of(request).request_id, reason.value)
             raise NotSent(reason)
+        return await self._exchange(self._take(request, fence, kind), kind)
+
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> "SimulatedExchange | None":
+        """Sends every other request for which there is a connection at once."""
+        kind = self._kind()
+        if kind in WAITS or self._world.random.random() < 0.5:
+            return None
+        self._world.journal.count("sent at once")
+        operation = self._take(request, fence, kind)
+        coming = self._exchange(operation, kind)  # the upstream has it now, whatever becomes of this process
+        return SimulatedExchange(self._world.loop.create_task(_tell(coming, receiver)))
+
+    def _take(self, request: UpstreamRequest, fence: Callable[[], bool], kind: str) -> Operation:
+        world, operation = self._world, Operation.of(request)
         if not fence():
             world.journal.count("fence held")
             world.journal.tell(self._who, "may not send {}: its lease is not trusted any more", operation.request_id)
@@ -63,30 +78,29 @@ class SimulatedUpstream:
         guarded = world.oracle.sent(operation)
         if self.shut and guarded:
             world.fail(f"{operation.request_id} was sent after {self._who} had drained")
-        return await self._exchange(operation, kind)
+        return operation
 
-    async def _exchange(self, operation: Operation, kind: str) -> "SimulatedResponse":
+    def _exchange(self, operation: Operation, kind: str) -> "Awaitable[SimulatedResponse]":
+        """Let the upstream act, and give what comes of it for the gateway."""
         world = self._world
         match kind:
-            case "dropped" | "raises":
-                await asyncio.sleep(self._moment())
-                if kind == "raises":
-                    raise RuntimeError("a defect in the upstream client")
-                raise InDoubt(DoubtReason.DISCONNECTED)
+            case "raises":
+                return _fails(self._moment(), RuntimeError("a defect in the upstream client"))
+            case "dropped":
+                return _fails(self._moment(), InDoubt(DoubtReason.DISCONNECTED))
             case "dropped_executed":
                 world.loop.outside(self._moment(), world.oracle.executed, operation)
-                await asyncio.sleep(self._moment())
-                raise InDoubt(world.random.choice((DoubtReason.DISCONNECTED, DoubtReason.TOTAL_TIMEOUT)))
+                reason = world.random.choice((DoubtReason.DISCONNECTED, DoubtReason.TOTAL_TIMEOUT))
+                return _fails(self._moment(), InDoubt(reason))
             case "late":
                 world.loop.outside(world.random.uniform(0.3, 0.99) * MAX_EXECUTION, world.oracle.executed, operation)
-                await asyncio.sleep(0.2)
-                raise InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)
+                return _fails(0.2, InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT))
             case _:
                 pass
         arrived: asyncio.Future[SimulatedResponse] = world.loop.create_future()
         takes = world.random.uniform(0.1, 0.95) * MAX_EXECUTION if kind == "slow" else self._moment()
         world.loop.outside(takes, self._act, operation, kind, arrived)
-        return await arrived
+        return arrived
 
     def _act(self, operation: Operation, kind: str, arrived: "asyncio.Future[SimulatedResponse]") -> None:
         """Execute and answer; the answer may find nobody."""
@@ -112,6 +126,20 @@ class SimulatedUpstream:
         return self._world.random.choice((0.0, 0.001, 0.02, 0.3))
 
 
+async def _fails(after: float, failure: Exception) -> "SimulatedResponse":
+    await asyncio.sleep(after)
+    raise failure
+
+
+async def _tell(coming: "Awaitable[SimulatedResponse]", receiver: Receiver) -> None:
+    try:
+        response = await coming
+    except InDoubt as failure:
+        receiver.failed(failure)
+    else:
+        receiver.answered(response)
+
+
 def answer_body(operation: Operation, *, executed: bool, number: int | None, verdict: bool = False) -> bytes:
     """A body that says of which operation it speaks, so that nobody can be answered with another's unnoticed."""
     told = {
@@ -124,6 +152,16 @@ def answer_body(operation: Operation, *, executed: bool, number: int | None, ver
         "verdict": verdict,
     }
     return json.dumps(told).encode()
+
+
+class SimulatedExchange:
+    """A request that was sent at once, in a task of the gateway's."""
+
+    def __init__(self, task: "asyncio.Task[None]") -> None:
+        self._task = task
+
+    def close(self) -> None:
+        self._task.cancel()
 
 
 class SimulatedResponse:
