@@ -72,12 +72,16 @@ def find_key(fields: Fields, policy: KeyPolicy) -> KeyFound:
 
 
 def _find_in(fields: Fields, policy: KeyPolicy, name: str) -> KeyFound:
-    values = fields.values(wire_name(name))
-    if not values:
-        return KeyMissing()
-    if len(values) > 1:
-        return KeyInvalid(f"The {name} field was sent {len(values)} times. Send it once.")
-    return parse_key(values[0].strip(b" \t"), policy)
+    wanted = wire_name(name)
+    value = fields.single(wanted)
+    if value is None:
+        values = fields.values(wanted)
+        if not values:
+            return KeyMissing()
+        if len(values) > 1:
+            return KeyInvalid(f"The {name} field was sent {len(values)} times. Send it once.")
+        value = values[0]
+    return parse_key(value.strip(b" \t"), policy)
 
 
 def _find_one(fields: Fields, policy: KeyPolicy, names: tuple[str, ...]) -> KeyFound:

@@ -110,8 +110,15 @@ def secret_check_value(secret: bytes) -> str:
 
 def key_digest(secret: bytes, scope_id: str, key: str) -> str:
     """The key as logs show it: 16 hex digits, keyed, so that a log does not give keys away and the same key is still recognised."""
-    message = length_prefixed([scope_id.encode(), key.encode()])
-    return hashlib.blake2b(message, key=_subkey(secret, b"log/1"), digest_size=8).hexdigest()
+    digest, text = _logged_scope(secret, scope_id).copy(), key.encode()
+    digest.update(b"%d:%b," % (len(text), text))
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _logged_scope(secret: bytes, scope_id: str) -> hashlib.blake2b:
+    """A hash that has taken in the first of two parts, as `length_prefixed` encodes it."""
+    return hashlib.blake2b(length_prefixed([scope_id.encode()]), key=_subkey(secret, b"log/1"), digest_size=8)
 
 
 def derived_key(secret: bytes, scope_id: str, key: str) -> bytes:

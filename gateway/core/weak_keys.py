@@ -44,15 +44,16 @@ def notice(key: str) -> Notice | None:
     """
     if "@" in key and _EMAIL.search(key):
         return Notice.EMAIL
-    if any(_is_card(found[0]) for found in _CARD.finditer(key)):
+    if _CARD.search(key) is not None and any(_is_card(found[0]) for found in _CARD.finditer(key)):
         return Notice.CARD
     if "+" in key and _PHONE.search(key):
         return Notice.PHONE
     if _is_counter(key):
         return Notice.COUNTER
-    if len(set(key) - {"-"}) <= FEW and len(key) >= SHORT:
-        return Notice.REPETITIVE
-    return Notice.SHORT if len(key) < SHORT else None
+    if len(key) < SHORT:
+        return Notice.SHORT
+    few = len(set(key[:SHORT])) <= FEW + 1 and len(set(key) - {"-"}) <= FEW  # nearly every key shows more at its beginning
+    return Notice.REPETITIVE if few else None
 
 
 def _is_counter(key: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from gateway.core.decision import Label
 from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.key import KeyMissing, find_key, find_key_in
-from gateway.core.overrides import Overrides, may_ask_in_body, methods_asked, methods_asked_in
+from gateway.core.overrides import Overrides, may_ask_in_body, methods_asked, methods_asked_in, nothing_misleads
 from gateway.core.policy import BodyKey, FormKey, HeaderKey, Mode, Policy, QueryKey, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Match, Matched, NoRoute, RefusedTarget
@@ -21,6 +21,8 @@ _TOO_LARGE = f"A body that may ask for another method, under which this path is 
 
 def judge_overrides(call: Call, overrides: Overrides, plan: RoutePlan) -> Reply | None:
     """Take out of the call's fields what would mislead the upstream; a refusal of what a framework may take for a guarded operation."""
+    if nothing_misleads(call.method, call.fields.names(), call.target):
+        return None
     cleaned = overrides.clean(call.fields)
     if cleaned is not None:
         call.fields, call.doubles = cleaned

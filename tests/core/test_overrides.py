@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
 from gateway.core.model import Headers
-from gateway.core.overrides import fold, make_overrides, may_ask_in_body, methods_asked, methods_asked_in
+from gateway.core.overrides import (
+    METHOD_FIELDS,
+    PATH_FIELDS,
+    fold,
+    make_overrides,
+    may_ask_in_body,
+    methods_asked,
+    methods_asked_in,
+    nothing_misleads,
+)
 from gateway.core.policy import HeaderPrincipal, Policy
 
 POLICY = Policy("pay", (HeaderPrincipal("X-Account-Id"),))
@@ -81,6 +90,34 @@ def test_what_is_left_has_no_double(lines: Headers) -> None:
 def test_methods_asked(lines: Headers, target: bytes, want: set[str]) -> None:
     """By fields, and by the query as frameworks read it (PHP: dots, blanks and brackets are underscores)."""
     assert methods_asked("POST", Fields(lines), target) == want
+
+
+spelled = st.from_regex(rb"[A-Za-z0-9-]{1,12}", fullmatch=True) | st.sampled_from(
+    [*METHOD_FIELDS, *PATH_FIELDS, b"X_A", b"HOST", b"a" * 80]
+)
+
+
+@given(
+    st.sampled_from(["POST", "HEAD"]),
+    st.lists(st.tuples(spelled, st.just(b"put"))).map(tuple),
+    st.sampled_from([b"/", b"/?a=1", b"/?_method=put", b"/?%5fmethod=put", b"/?.method=put", b"/?a=%20"]),
+)
+def test_where_nothing_misleads_nothing_is_found(method: str, lines: Headers, target: bytes) -> None:
+    """The quick look passes no request in which the thorough ones find anything, at the first time and later."""
+    fields = Fields(lines)
+    for _ in range(2):
+        if nothing_misleads(method, fields.names(), target):
+            assert OVERRIDES.clean(fields) is None
+            assert not methods_asked(method, fields, target)
+
+
+def test_an_ordinary_request_misleads_nobody() -> None:
+    """It takes the quick way, also when many clients have sent names of their own."""
+    ordinary = Fields(((b"Host", b"h"), (b"Content-Type", b"a/b"), (b"Traceparent", b"00")))
+    for number in range(1000):
+        assert nothing_misleads("POST", Fields(((b"X-%d" % number, b""),)).names(), b"/a?b=1")
+        assert nothing_misleads("POST", ordinary.names(), b"/a?b=1")
+    assert not nothing_misleads("POST", Fields(((b"X_%d" % 1, b""),)).names(), b"/a")
 
 
 MULTIPART = b'--b\r\nContent-Disposition: form-data; name="%b"\r\nContent-Type: text/plain\r\n\r\n%b\r\n--b--\r\n'

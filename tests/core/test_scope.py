@@ -1,5 +1,7 @@
 """The scope: who asks decides where a key lives; no two callers share one, and no credential shows in it."""
 
+import hashlib
+import hmac
 import re
 
 import pytest
@@ -151,6 +153,14 @@ def test_digests_of_keys_are_injective(scope: str, key: str, other_scope: str, o
     same = (scope, key) == (other_scope, other_key)
     assert (key_digest(SECRET, scope, key) == key_digest(SECRET, other_scope, other_key)) == same
     assert (derived_key(SECRET, scope, key) == derived_key(SECRET, other_scope, other_key)) == same
+
+
+@given(texts, texts, st.sampled_from([SECRET, b"other"]))
+def test_log_digests_are_made_of_scope_and_key_at_once(scope: str, key: str, secret: bytes) -> None:
+    """What is prepared for a scope changes nothing: logs of other releases show the same digest."""
+    message = length_prefixed([scope.encode(), key.encode()])
+    subkey = hmac.digest(secret, b"idempotency-gateway/log/1", "sha256")
+    assert key_digest(secret, scope, key) == hashlib.blake2b(message, key=subkey, digest_size=8).hexdigest()
 
 
 def test_forms_of_digests() -> None:

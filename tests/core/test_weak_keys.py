@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.weak_keys import Notice, notice
+from gateway.core.weak_keys import FEW, SHORT, Notice, notice
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,17 @@ def test_random_bytes(key: bytes) -> None:
 def test_counters(number: int, word: str) -> None:
     """A 64-bit number is a counter, by itself or after a word, or, with its check digit right, looks like a card."""
     assert notice(f"{word}{number}") in {Notice.COUNTER, Notice.CARD}
+
+
+def _few(key: str) -> bool:
+    return len(key) >= SHORT and len(set(key) - {"-"}) <= FEW
+
+
+@given(st.text("abcde-", min_size=1, max_size=40))
+@example("abcd-abcd-abcd-abcd-e")
+def test_few_different_characters(key: str) -> None:
+    """All of a key is looked at, hyphens aside."""
+    assert (notice(key) is Notice.REPETITIVE) == _few(key)
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=40))
