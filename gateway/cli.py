@@ -102,25 +102,33 @@ def dev(upstream: str | None, config: Path | None, data: Path | None, port: int,
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes. Default: `workers` of the configuration.")
 @click.option("--accept-scope-change", is_flag=True, help="Start although a scope's meaning changed while it holds live records.")
 @click.option("--accept-clock", is_flag=True, help="Believe the database's clock although this host's disagrees.")
-def serve(config: Path, workers: int | None, accept_scope_change: bool, accept_clock: bool) -> None:  # noqa: FBT001 - click passes by name
+@click.option("--reload-on-change", is_flag=True, help="Reload when the file, or a secret or certificate that it names, has changed.")
+def serve(
+    config: Path,
+    workers: int | None,
+    accept_scope_change: bool,  # noqa: FBT001 - as above
+    accept_clock: bool,  # noqa: FBT001 - as above
+    reload_on_change: bool,  # noqa: FBT001 - as above
+) -> None:
     """Run the gateway.
 
     \b
       idempotency-gateway serve --config gateway.yaml
       GATEWAY_CONFIG=gateway.yaml idempotency-gateway serve --workers 4
 
-    SIGTERM drains: readiness fails at once, running requests finish, then the process ends.
+    SIGTERM drains: readiness fails at once, running requests finish, then the process ends. SIGHUP reloads.
     """
     with reported():
         configured = load_config(config).workers
         count = workers or configured
+        how = {"accept_scope_change": accept_scope_change, "accept_clock": accept_clock, "reload_on_change": reload_on_change}
         if count > 1:
             from gateway.run.supervisor import supervise
 
-            sys.exit(supervise(config, count, accept_scope_change=accept_scope_change, accept_clock=accept_clock))
+            sys.exit(supervise(config, count, **how))
         from gateway.run.server import serve as serve_one
 
-        sys.exit(serve_one(config, accept_scope_change=accept_scope_change, accept_clock=accept_clock))
+        sys.exit(serve_one(config, **how))
 
 
 @main.command()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway.cli import main
 from gateway.config import Config, load
 from tests.deploy.rendering import Object
 
@@ -61,7 +62,10 @@ def route_map(objects: Sequence[Object], pod: Pod, folder: Path) -> Config:
     at = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
     (config_map,) = (one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == at[CONFIG_MOUNT]["configMap"]["name"])
     assert at[SECRET_MOUNT]["secret"]["secretName"] == "idempotency-gateway"
-    assert container["args"][1:] == ["--config", f"{CONFIG_MOUNT}/gateway.yaml"]
+    command, *arguments = container["args"]
+    assert main.commands[command].make_context(command, arguments, resilient_parsing=True).params["config"] == Path(
+        CONFIG_MOUNT, "gateway.yaml"
+    )
     for name, value in SECRETS.items():
         (folder / name).write_text(value + "\n")
     file = folder / "gateway.yaml"

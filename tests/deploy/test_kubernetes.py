@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gateway.config import TcpListener
 from gateway.core.units import parse_duration
 from gateway.operate.admin import make_admin
+from gateway.run.server.process import GRACE_SLACK
 from gateway.run.server.startup import START_PATIENCE
-from gateway.run.supervisor.main import GRACE_SLACK
 from tests.deploy.pods import gateway_pod, mebibytes, of_kind, pods, route_map, selects
 from tests.deploy.rendering import CHART, Object, Refused, Values, chart, example_chart, needs_tools, overlay
 from tests.deploy.support import ROOT, silent_ports

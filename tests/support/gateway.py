@@ -9,7 +9,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,8 +160,10 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def running(setup: Setup, folder: Path, name: str = "gateway", env: Mapping[str, str] | None = None) -> AsyncIterator[Gateway]:
-    """A gateway that is ready, and is gone at the end of the block."""
+async def running(
+    setup: Setup, folder: Path, name: str = "gateway", env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> AsyncIterator[Gateway]:
+    """A gateway that is ready, and is gone at the end of the block. `options` are those of `serve`."""
     port, admin = free_port(), free_port()
     config, log = folder / f"{name}.yaml", folder / f"{name}.log"
     config.write_text(setup.yaml(port, admin))
@@ -173,6 +175,7 @@ async def running(setup: Setup, folder: Path, name: str = "gateway", env: Mappin
             "serve",
             "--config",
             str(config),
+            *options,
             stdout=output,
             stderr=output,
             env={**os.environ, **(env or {})},

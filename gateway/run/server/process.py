@@ -32,8 +32,10 @@ from gateway.run.server.listeners import Listeners, open_listeners
 from gateway.run.server.reloading import Contexts, Reloading
 from gateway.run.server.sockets import ListenError
 from gateway.run.server.startup import Fitness, StartRefused, Unavailable, verify
+from gateway.run.server.watching import Watched
 from gateway.run.server.worker import Worker, orders
 from gateway.runtime.sealing import MissingSealing
+from gateway.runtime.service_manager import ServiceManager
 from gateway.tls import TlsError
 from gateway.webhook import WebhookListener
 
@@ -43,6 +45,9 @@ GC_THRESHOLD = 20_000
 MEMORY_TOLD = 5.0
 """Seconds between two readings of the memory gauge."""
 
+GRACE_SLACK = 5.0
+"""Seconds beyond the configured drain for the last writes and for exiting."""
+
 QUIET = 1.0
 """Seconds for which a drain waits for the next request on a connection that was just answered."""
 
@@ -51,14 +56,11 @@ EXIT_OK, EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 0, 1, 69, 78
 _log = logging.getLogger(__name__)
 
 
-def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
+def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool, reload_on_change: bool = False) -> int:
     """Run one process until it is told to stop. Returns its exit code; prints mistakes to stderr, never a traceback for
     them.
     """
-
-    def read() -> Config:
-        return load(config_path, os.environ)
-
+    read = Watched(lambda: load(config_path, os.environ))
     try:
         config = read()
     except ConfigErrors as errors:
@@ -67,7 +69,8 @@ def serve(config_path: Path, *, accept_scope_change: bool, accept_clock: bool) -
     logs.configure("INFO")
     for warning in config.warnings:
         _log.warning("%s", warning)
-    return run(Process(config, read=read), accept_scope_change=accept_scope_change, accept_clock=accept_clock)
+    process = Process(config, read=read, watch=read if reload_on_change else None, manager=ServiceManager(os.environ))
+    return run(process, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
 
 
 def run(process: "Process", *, accept_scope_change: bool, accept_clock: bool) -> int:
@@ -97,13 +100,23 @@ async def _tell_memory(gateway: Gateway) -> None:
 
 
 class Process:
-    """One process with this configuration. `read` reads it again at a reload; None for a worker, whose supervisor sends
-    it.
+    """One process with this configuration. `read` reads it again at a reload, which `watch` calls for by itself; None
+    for a worker, whose supervisor sends it, and tells the service manager.
     """
 
-    def __init__(self, config: Config, *, read: Callable[[], Config] | None = None, worker: Worker | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        read: Callable[[], Config] | None = None,
+        watch: Watched[Config] | None = None,
+        worker: Worker | None = None,
+        manager: ServiceManager | None = None,
+    ) -> None:
         self.config = config
         self._read = read
+        self._watch = watch
+        self._manager = manager or ServiceManager({})
         self._worker = worker
         self._stop = asyncio.Event()
         self._draining = False
@@ -181,11 +194,14 @@ class Process:
                 "scopes": gateway.scopes.run(),
                 **({} if gateway.tiered is None else {"deletions": gateway.tiered.keep_up()}),
                 "parent": self._watch_parent(),
+                "manager": self._manager.keep_alive(),
+                **({} if self._watch is None else {"watch": self._watch.run(lambda: self._reload(reloading))}),
             }.items()
         ]
         stop = loop.create_task(self._stop.wait(), name="stop")
         _settle_garbage_collector()
         _log.info("Serving on %s, admin on %s", self.config.listen, self._admin().listen)
+        self._manager.ready(f"Serving on {self.config.listen}")
         try:
             done, _ = await asyncio.wait([stop, *running], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stop}:
@@ -202,6 +218,7 @@ class Process:
     async def _drain(self, gateway: Gateway, listeners: Listeners) -> None:
         drain, loop = self.config.drain, asyncio.get_running_loop()
         self._draining = True
+        self._manager.stopping(drain.delay + drain.timeout + GRACE_SLACK, "Draining")
         _log.info("Draining: serving on for %g s", drain.delay)
         gateway.proxy.close_connections()  # a client that hears of it turns elsewhere with its next request
         gateway.webhooks.close_connections()
@@ -269,14 +286,22 @@ class Process:
             return redact(gateway.config)
 
         async def reload() -> Sequence[str]:
-            return ["a worker takes its configuration from its supervisor"] if self._read is None else await reloading.reload(self._read)
+            return await self._reload(reloading)
 
         return AdminPorts(readiness, gateway.observer.exposition, config, reload, gateway.operator)
+
+    async def _reload(self, reloading: Reloading) -> Sequence[str]:
+        if self._read is None:
+            return ["a worker takes its configuration from its supervisor"]
+        self._manager.reloading()
+        mistakes = await reloading.reload(self._read)
+        self._manager.reloaded(f"Reload refused: {mistakes[0]}" if mistakes else f"Serving on {self.config.listen}")
+        return mistakes
 
     def _told_to_reload(self, reloading: Reloading) -> None:
         if self._read is None:  # a signal for the supervisor that somebody sent to all
             return
-        task = asyncio.get_running_loop().create_task(reloading.reload(self._read), name="reload")
+        task = asyncio.get_running_loop().create_task(self._reload(reloading), name="reload")
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
 

@@ -14,6 +14,7 @@ from gateway.operate.admin import AdminPorts
 from gateway.run.supervisor import control
 from gateway.run.supervisor.merged import MergedMetrics
 from gateway.run.supervisor.slot import Backoff, Launch, Slot
+from gateway.runtime.service_manager import ServiceManager
 
 _HOPELESS = frozenset({69, 78})
 """Exit statuses of a start that would fail again: a service is unavailable, the configuration is bad."""
@@ -54,7 +55,7 @@ class Fleet(Generic[C]):
     their sockets.
 
     `first` are arguments that a worker gets only until one has been ready. `grace` is how long, in seconds, draining may take before
-    what is left is killed.
+    what is left is killed. `manager` is told that the fleet is ready once all workers are.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Fleet(Generic[C]):
         first: Sequence[str] = (),
         backoff: Backoff | None = None,
         environment: Mapping[str, str] | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
         self.metrics = MergedMetrics()
         self._source = source
         self._command = tuple(command)
         self._first = tuple(first)
         self._grace = grace
+        self._manager = manager or ServiceManager({})
         # The workers' end stays open here too, for those started later; only the kernel closes ours.
         self._pipe = os.pipe()
         launch = Launch(
@@ -111,12 +114,14 @@ class Fleet(Generic[C]):
         loop.add_signal_handler(signal.SIGHUP, self._told_to_reload)
         keepers = [loop.create_task(slot.keep(), name=f"worker-{slot.index}") for slot in self._slots]
         over = loop.create_task(self._over.wait())
+        alive = loop.create_task(self._manager.keep_alive())
         try:
             # A keeper that ends by itself has failed: its error comes out of the drain.
             await asyncio.wait({over, *keepers}, return_when=asyncio.FIRST_COMPLETED)
             return await self._drain(keepers)
         finally:
             over.cancel()
+            alive.cancel()
             for slot in self._slots:
                 slot.kill()
             await asyncio.gather(*keepers, return_exceptions=True)
@@ -124,6 +129,7 @@ class Fleet(Generic[C]):
                 os.close(end)
 
     async def _drain(self, keepers: Sequence["asyncio.Task[None]"]) -> int:
+        self._manager.stopping(self._grace, "Draining")
         for slot in self._slots:
             slot.stop()
         drained = asyncio.gather(*keepers)
@@ -158,6 +164,11 @@ class Fleet(Generic[C]):
         self._ever_ready = True
         self.metrics.welcome(pid)
         await self._hear(socket)
+        if all(slot.started or slot.socket == socket for slot in self._slots):
+            self._manager.ready(self._serving())
+
+    def _serving(self) -> str:
+        return f"{len(self._slots)} workers serve"
 
     def _worker_ended(self, pid: int, code: int) -> None:
         self.metrics.bury(pid)
@@ -202,6 +213,12 @@ class Fleet(Generic[C]):
         """Read the configuration again. Every worker adopts it, or none does and the mistakes are returned: as they are if all workers
         agree, else each with its worker.
         """
+        self._manager.reloading()
+        mistakes = await self._reload()
+        self._manager.reloaded(f"Reload refused: {mistakes[0]}" if mistakes else self._serving())
+        return mistakes
+
+    async def _reload(self) -> Sequence[str]:
         async with self._reloading:
             candidate = self._source.read()
             started = [slot for slot in self._slots if slot.started]

@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gateway
@@ -15,29 +16,31 @@ from gateway.observe import configure
 from gateway.operate.admin import make_admin, start_admin
 from gateway.run.server.handover import Snapshot
 from gateway.run.server.operating import operating
+from gateway.run.server.process import GRACE_SLACK
+from gateway.run.server.watching import Watched
 from gateway.run.server.worker import ACCEPT_CLOCK, ACCEPT_SCOPE_CHANGE
 from gateway.run.supervisor.fleet import Fleet
 from gateway.runtime.local_files import LocalFileError
+from gateway.runtime.service_manager import VARIABLES, ServiceManager
 from gateway.tls import TlsError, reload_server_context, server_context
 
 EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 1, 69, 78
-GRACE_SLACK = 5.0
-"""What workers may take beyond the configured drain, for their last writes and for exiting."""
 _LONGEST_SOCKET_FOLDER = 80
 """Unix socket paths end at 107 bytes."""
 
 _log = logging.getLogger(__name__)
 
 
-def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, accept_clock: bool) -> int:
+def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, accept_clock: bool, reload_on_change: bool = False) -> int:
     """Run the gateway as `workers` processes until it is told to stop; returns the exit status of the command.
 
     0 after a drain, 1 after a second signal, a drain that outlasted its time, or without a temporary folder, 69 if the admin listener
     cannot be opened, 69 or 78 if no worker can start. Raises `ConfigErrors`. The admin listener, its token and the drain's times stay
     those of the start.
     """
+    read = Watched(lambda: _read(config_path))
     try:
-        snapshot = _read(config_path)
+        snapshot = read()
     except LocalFileError as error:  # a file that went away since it was checked
         print(error, file=sys.stderr)
         return EXIT_CONFIG
@@ -49,25 +52,40 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, acc
         return EXIT_FAILURE
     try:
         return asyncio.run(
-            _run(snapshot, config_path, workers, directory, accept_scope_change=accept_scope_change, accept_clock=accept_clock)
+            _run(
+                _Started(snapshot, read, watch=reload_on_change),
+                workers,
+                directory,
+                accept_scope_change=accept_scope_change,
+                accept_clock=accept_clock,
+            )
         )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """The configuration of the start, how to read it again, and whether to do so whenever its files change."""
+
+    snapshot: Snapshot
+    read: Watched[Snapshot]
+    watch: bool
+
+
 class _Configuration:
     """The configuration in force: what workers get, and what the admin listener goes by (its certificate, the routes' policies)."""
 
-    def __init__(self, snapshot: Snapshot, path: Path) -> None:
+    def __init__(self, snapshot: Snapshot, read: Callable[[], Snapshot]) -> None:
         """Raises `TlsError`."""
         self.accepted = snapshot
         tls = snapshot.config.admin.tls
         self.context = None if tls is None else server_context(tls)
-        self._path = path
+        self._read = read
 
     def read(self) -> Snapshot | list[str]:
         try:
-            return _read(self._path)
+            return self._read()
         except ConfigErrors as errors:
             return str(errors).splitlines()
         except LocalFileError as error:
@@ -92,12 +110,10 @@ def _read(path: Path) -> Snapshot:
     return Snapshot.of(load(path, os.environ))
 
 
-async def _run(
-    snapshot: Snapshot, config_path: Path, workers: int, directory: Path, *, accept_scope_change: bool, accept_clock: bool
-) -> int:
-    config = snapshot.config
+async def _run(started: _Started, workers: int, directory: Path, *, accept_scope_change: bool, accept_clock: bool) -> int:
+    config = started.snapshot.config
     try:
-        source = _Configuration(snapshot, config_path)
+        source = _Configuration(started.snapshot, started.read)
     except TlsError as error:
         _log.error("%s", error)
         return EXIT_CONFIG
@@ -111,6 +127,7 @@ async def _run(
         grace=config.drain.delay + config.drain.timeout + GRACE_SLACK,
         first=(ACCEPT_SCOPE_CHANGE,) if accept_scope_change else (),
         environment=_environment(),
+        manager=ServiceManager(os.environ),
     )
     async with operating(lambda: source.accepted.config) as operator:
         ports = replace(fleet.ports(source.shown), operator=operator)
@@ -119,9 +136,12 @@ async def _run(
         except OSError as error:
             _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
             return EXIT_UNAVAILABLE
+        watching = asyncio.ensure_future(started.read.run(fleet.reload)) if started.watch else None
         try:
             return await fleet.run()
         finally:
+            if watching is not None:
+                watching.cancel()
             await runner.cleanup()
 
 
@@ -129,7 +149,8 @@ def _environment() -> dict[str, str]:
     """Ours, with the very package that runs here first on the workers' path."""
     root = str(Path(gateway.__file__).parent.parent)
     path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    return {**inherited, "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
 
 
 def _private_folder() -> Path:

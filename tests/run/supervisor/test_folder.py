@@ -20,7 +20,7 @@ def test_no_temporary_folder_is_told_of_as_that(tmp_path: Path) -> None:
         'digest_secret: 0123456789abcdef\npostgres: {dsn: "postgresql://db/gateway"}\nupstreams: {api: {url: "http://api:8000"}}\n'
         "routes:\n  - {id: rest, path: /**, upstream: api}\n"
     )
-    ended = subprocess.run([sys.executable, "-c", WITHOUT, config, tmp_path / "gone"], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", WITHOUT, config, "/nowhere/at/all"], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "Workers need a temporary folder for their sockets: No such file or directory. Set TMPDIR" in ended.stderr
     assert "Traceback" not in ended.stderr

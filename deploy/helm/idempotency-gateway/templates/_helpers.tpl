@@ -95,7 +95,7 @@ seccompProfile: {type: RuntimeDefault}
 name: idempotency-gateway
 image: {{ include "idempotency-gateway.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-args: [serve, --config, /etc/idempotency-gateway/gateway.yaml]
+args: [serve, --config, /etc/idempotency-gateway/gateway.yaml, --reload-on-change]
 {{- with .Values.extraEnv }}
 env:
   {{- toYaml . | nindent 2 }}
