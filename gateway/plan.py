@@ -39,6 +39,7 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.core.cors import Cors
+from gateway.core.dialect import replays_alike
 from gateway.core.duplicates import Duplicates
 from gateway.core.field_names import SELECTING
 from gateway.core.fingerprint import VERSION, EqualRequests, Fingerprinter, make_fingerprinter
@@ -96,7 +97,8 @@ class GuardPlan:
     where a key stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is.
     `duplicates` is what this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are
     between the upstream and the gateway. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
-    `exposed` are the fields that a page's script needs to see.
+    `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not depend
+    on the request that asks for it.
     """
 
     route_id: str
@@ -122,6 +124,7 @@ class GuardPlan:
     retention: Retention
     marks: bool
     exposed: tuple[bytes, ...]
+    replays_alike: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ def make_guard_plan(
         Retention.of(policy),
         policy.status_fields or policy.mark_duplicates or policy.expose_headers,
         exposed(policy),
+        replays_alike(policy.dialect),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from gateway.core.dialect_file import DialectError, DialectMistake, parse_dialect
-from gateway.core.dialect_template import STORED, placeholders, render, render_headers
+from gateway.core.dialect_template import OF_RECORD, STORED, named_in, placeholders, render, render_headers
 from gateway.core.model import Headers
 from gateway.core.pointers import Json, compile_pointer, matches
 from gateway.core.policy import Dialect, Replay, Situation, Template
@@ -19,6 +19,7 @@ __all__ = [
     "mark_replay",
     "parse_dialect",
     "render",
+    "replays_alike",
 ]
 
 LARGE_STORED = 1024 * 1024
@@ -74,6 +75,12 @@ def mark_replay(headers: Headers, dialect: Dialect, values: Mapping[str, str]) -
     marks = render_headers(wanted, values)
     ours = {name.lower() for name, _ in marks}
     return tuple([field for field in headers if field[0].lower() not in ours]) + marks
+
+
+def replays_alike(dialect: Dialect) -> bool:
+    """Whether all replays of one record get the same answer, field by field, whatever their requests are like."""
+    wanted = _DEFAULT_MARKS if dialect.replay_headers is None else dialect.replay_headers
+    return dialect.replay is not Replay.CONFLICT and named_in(wanted) <= OF_RECORD
 
 
 def _stored(names: Iterable[str], body: bytes | None) -> dict[str, str]:

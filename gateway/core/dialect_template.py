@@ -33,6 +33,9 @@ PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
 NUMBERS = frozenset({"status", "retry_after", "original_status"})
 """Placeholders that may stand outside of strings in JSON."""
 
+OF_RECORD = frozenset({"key", "original_request", "original_status", "expires"})
+"""Placeholders that stand for the same in all replays of one record."""
+
 STORED = "stored:"
 """The beginning of a placeholder for a text in the stored JSON answer: a JSON pointer follows, in which `*` is any member or index."""
 
@@ -80,6 +83,11 @@ def render(template: Template, values: Mapping[str, str], status: int | None = N
 def render_headers(headers: tuple[tuple[str, str], ...], values: Mapping[str, str]) -> Headers:
     """Header fields alone. A field is left out if a placeholder in it has no value."""
     return _filled(_compile_headers(headers), values)
+
+
+def named_in(headers: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    """The names of all placeholders in header fields."""
+    return frozenset(slot.name for field in _compile_headers(headers) for slot in slots(field.pieces))
 
 
 def check(template: Template) -> None:

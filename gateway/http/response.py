@@ -68,8 +68,18 @@ def send_informational(request: Request, status: int, reason: bytes, headers: He
         transport.write(_head(status, reason, to_client(headers), b""))
 
 
+def beginning(status: int, reason: bytes, headers: Headers) -> bytes:
+    """The status line and the field lines of a head, to which more lines may be added."""
+    return b"HTTP/1.1 %d %b\r\n%b" % (status, reason, lines_of(headers))
+
+
+def lines_of(headers: Headers) -> bytes:
+    """The fields as lines of a head."""
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
+
+
 def _head(status: int, reason: bytes, headers: Headers, framing: bytes) -> bytes:
-    return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (status, reason, b"".join([b"%b: %b\r\n" % field for field in headers]), framing)
+    return b"%b%b\r\n" % (beginning(status, reason, headers), framing)
 
 
 class Pieces(Protocol):
@@ -95,7 +105,8 @@ PATIENT = Patience()
 
 
 class WireResponse:
-    """One answer. `headers` go out as they are, then the framing, which is ours for this hop.
+    """One answer. `headers` go out as they are, then the framing, which is ours for this hop. Where the `begun` head of an
+    answer is at hand (see `beginning`), it stands for status line and headers.
 
     A `body` that comes in pieces is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0
     client. A client that tries our `patience` is cut. `started`: it was written, is being written, or never will be. `keep_alive`: the
@@ -104,6 +115,7 @@ class WireResponse:
     """
 
     __slots__ = (
+        "_begun",
         "_body",
         "_close_after",
         "_headers",
@@ -128,7 +140,9 @@ class WireResponse:
         length: int | None = None,
         close: bool = False,
         patience: Patience = PATIENT,
+        begun: bytes | None = None,
     ) -> None:
+        self._begun = begun
         self.status = status
         self._reason = reason
         self._headers = headers
@@ -153,7 +167,7 @@ class WireResponse:
             return False
         self.started = True
         if has_body(request.method, self.status):
-            self._write(request, self._head(request, b"Content-Length: %d\r\n" % len(body)) + body)
+            self._write(request, self._head(request, b"Content-Length: %d\r\n" % len(body), body))
             self.sent = len(body)
         else:
             self._write(request, self._head(request, self._announced(request)))
@@ -180,14 +194,17 @@ class WireResponse:
         self.cut = True
         self.keep_alive = False
 
-    def _head(self, request: Request, framing: bytes, *, ends: bool = False) -> bytes:
-        """`framing` is the only one for this hop (RFC 9112 section 6). `ends`: the end of the connection is the end of the body."""
+    def _head(self, request: Request, framing: bytes, body: bytes = b"", *, ends: bool = False) -> bytes:
+        """The head, and `body` behind it. `framing` is the only one for this hop (RFC 9112 section 6). `ends`: the end of the
+        connection is the end of the body.
+        """
         keep_alive = self.keep_alive = request.keep_alive and not self._close_after and not ends
         if not keep_alive:
             framing += b"Connection: close\r\n"
         elif request.version[1] == 0:
             framing += b"Connection: keep-alive\r\n"
-        return _head(self.status, self._reason, self._headers, framing)
+        begun = beginning(self.status, self._reason, self._headers) if self._begun is None else self._begun
+        return b"%b%b\r\n%b" % (begun, framing, body)
 
     def _announced(self, request: Request) -> bytes:
         """The framing of an answer that has no body: one to HEAD, and a 304, may say what a GET would have got."""

@@ -16,7 +16,7 @@ from gateway.core.proxy_status import error_of, proxy_status
 from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, RETRY, STATUS, expires, exposed, mark
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply, Switched
 from gateway.http.problem import ProblemWriter
-from gateway.http.response import Patience, Pieces, WireResponse, WireTunnel, reason_of
+from gateway.http.response import Patience, Pieces, WireResponse, WireTunnel, beginning, lines_of, reason_of
 from gateway.http.tunnel import join
 from gateway.ports import Body, Clock, Tunnel
 from gateway.proxy.call import Call
@@ -84,30 +84,47 @@ class Renderer:
         return marked(headers, guard.policy, guard.exposed, reply) if guard.marks else headers
 
     def _replay(self, answer: Replayed, call: Call, reply: Reply, ours: Headers) -> WireResponse:
-        guard = call.guard
+        guard, origin, remembered = call.guard, origin_of(call.fields), answer.remembered
+        if remembered is not None and guard.replays_alike and origin is None and call.cors is None:
+            if remembered.wire is None or remembered.wire_for is not guard:
+                fields = self._marked_replay(answer.headers, call, reply)
+                remembered.wire, remembered.wire_for = beginning(answer.status, answer.reason, fields), guard
+            begun = remembered.wire + lines_of(ours)
+            return self._wire(call, answer.status, answer.reason, (), answer.body, None, begun)
         policy = guard.policy
         whole = answer.body if isinstance(answer.body, bytes) else None
-        values = Values(call, reply)
         conflict = conflict_answer(policy.dialect, answer.status, whole)
         if conflict is not None:
             template, stored = conflict
             date = self._clock.http_date()
-            status, headers, body = render(template, {**values, **stored, "date": date.decode()})
+            status, headers, body = render(template, {**Values(call, reply), **stored, "date": date.decode()})
             fields = _opened(marked(headers, policy, guard.exposed, reply), call) + ours + ((b"Date", date),)
             return self._wire(call, status, reason_of(status), fields, body, None)
         length = None if whole is not None else cast("Body", answer.body).length
-        kept, origin = answer.headers, origin_of(call.fields)
+        kept = answer.headers
         if origin is not None and call.cors is None:
             kept = replay_opened(kept, None, origin, ())
-        fields = mark_replay(kept, policy.dialect, values)
-        if guard.marks:
-            fields = marked(fields, policy, guard.exposed, reply)
+        fields = self._marked_replay(kept, call, reply)
         if call.cors is not None:
             fields = replay_opened(fields, call.cors, origin, _to_see(call))
         return self._wire(call, answer.status, answer.reason, fields + ours, answer.body, length)
 
-    def _wire(self, call: Call, status: int, reason: bytes, headers: Headers, body: bytes | Pieces, length: int | None) -> WireResponse:
-        return WireResponse(status, reason, headers, body, length=length, close=self._ends(call), patience=_patience(call))
+    def _marked_replay(self, kept: Headers, call: Call, reply: Reply) -> Headers:
+        guard = call.guard
+        fields = mark_replay(kept, guard.policy.dialect, Values(call, reply))
+        return marked(fields, guard.policy, guard.exposed, reply) if guard.marks else fields
+
+    def _wire(  # noqa: PLR0917 - positional, since it is called for every answer
+        self,
+        call: Call,
+        status: int,
+        reason: bytes,
+        headers: Headers,
+        body: bytes | Pieces,
+        length: int | None,
+        begun: bytes | None = None,
+    ) -> WireResponse:
+        return WireResponse(status, reason, headers, body, length=length, close=self._ends(call), patience=_patience(call), begun=begun)
 
     def _ends(self, call: Call) -> bool:
         """Whether this answer is the last one, also where the parser does not see it: it lets `keep-alive` win in HTTP/1.0.

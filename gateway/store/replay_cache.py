@@ -20,11 +20,11 @@ from uuid import UUID
 from gateway.core.model import Fingerprint, Record, RecordKey, Status, StoredResponse
 from gateway.ports import Remembered
 
-OVERHEAD = 1536
-"""Bytes that an entry takes beside its answer: its key, its record, and its place in the table."""
+OVERHEAD = 1792
+"""Bytes that an entry takes beside its answer: its key, its record, its place in the table, and the marks of a replay."""
 
 _HEADER = 128
-"""Bytes that a header line takes beside its text."""
+"""Bytes that a header line takes beside its text, which is there twice: in the answer, and in what is written of it."""
 
 _SHARE = 16
 """An answer that takes more than this part of the whole is not kept: it would drive out too many others."""
@@ -183,5 +183,5 @@ def _size(response: StoredResponse) -> int:
     if response.body is not None:
         size += len(response.body)
     for name, value in response.headers:
-        size += _HEADER + len(name) + len(value)
+        size += _HEADER + 2 * (len(name) + len(value))
     return size
