@@ -142,6 +142,17 @@ def expiry_of(path: str) -> str | None:
     return None
 
 
+def first_expiry(path: str) -> float | None:
+    """When the first certificate of a PEM file expires, in seconds since 1970. None if there is none, or it cannot be
+    read.
+    """
+    try:
+        ends = [end for _, end in map(_validity, _PEM.findall(read_local(path, MAX_FILE).decode("ascii", "replace")))]
+    except (LocalFileError, ValueError, IndexError):
+        return None
+    return min(ends).timestamp() if ends else None
+
+
 def _validity(pem: str) -> tuple[dt.datetime, dt.datetime]:
     """From when to when it counts. Raises ValueError or IndexError for what is no certificate."""
     certificate = _inside(ssl.PEM_cert_to_DER_cert(pem))

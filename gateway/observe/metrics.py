@@ -89,6 +89,12 @@ class Families:
         self.log_lines_dropped = self._counter(
             "access_log_dropped_lines", "Access log lines dropped because their reader stalled."
         ).labels()
+        self.certificate_expiry = self._gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When the first certificate of a file in use expires, by the setting that names the file.",
+            "livemin",
+            "setting",
+        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Family[Count]:
         return self._count(name, "counter", text, None, labels)

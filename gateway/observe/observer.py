@@ -38,6 +38,7 @@ class MetricsObserver:
         self._registry = new_registry(families)
         self._access_log = None if access_log_fd is None else AccessLog(access_log_fd, families.log_lines_dropped.inc)
         self._stores = StoreSeries(families)
+        _ = self._stores.durations["postgres", "reserve"]  # an alert compares it
         self._targets: dict[str, frozenset[str]] = {}
         self._routes: dict[str, RouteSeries] = {}
         self._other = RouteSeries(families, sets.OTHER)
@@ -115,6 +116,14 @@ class MetricsObserver:
     def scopes_differ(self, count: int) -> None:
         """How many scopes mean something else in the database than in this process."""
         self._families.scopes_differ.set(count)
+
+    def update_certificates(self, expiries: Mapping[str, float]) -> None:
+        """Take over when the certificates in use expire, by setting; those of settings that left are forgotten."""
+        for (setting,) in [*self._families.certificate_expiry.series]:
+            if setting not in expiries:
+                self._families.certificate_expiry.remove(setting)
+        for setting, expiry in expiries.items():
+            self._families.certificate_expiry.labels(setting).set(expiry)
 
     # ---- upstreams
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.config.certificates import expiry_of
+from gateway.config.certificates import expiry_of, first_expiry
 from tests.config.support import HEAD, ROUTES, read
 from tests.tls.authority import write_authority, write_pair
 
@@ -39,6 +39,7 @@ def test_dates_are_read_as_others_read_them(tmp_path_factory: pytest.TempPathFac
     path.write_bytes(certificate(begin, begin + length))
     found = expiry_of(str(path))
     end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    assert first_expiry(str(path)) == end.timestamp()
     if end < NOW:
         assert found is not None
         assert f"expired on {end:%Y-%m-%d}" in found
@@ -57,6 +58,8 @@ def test_damage_is_no_finding(tmp_path_factory: pytest.TempPathFactory, junk: by
     path.write_bytes(whole[:cut] + junk + whole[cut + 5 :])
     assert expiry_of(str(path)) is None or "a.pem" in str(expiry_of(str(path)))
     assert expiry_of(str(path.parent)) is None
+    assert first_expiry(str(path)) in (None, (NOW + DAY).replace(microsecond=0).timestamp())
+    assert first_expiry(str(path.parent)) is None
 
 
 def test_a_chain_is_as_old_as_its_oldest(tmp_path: Path) -> None:
@@ -64,6 +67,7 @@ def test_a_chain_is_as_old_as_its_oldest(tmp_path: Path) -> None:
     path = tmp_path / "chain.pem"
     path.write_bytes(certificate(NOW - DAY, NOW + DAY) + certificate(NOW - 3 * DAY, NOW - 2 * DAY))
     assert expiry_of(str(path)) == f"a certificate in {path} expired on {NOW - 2 * DAY:%Y-%m-%d}, and is refused since; renew it"
+    assert first_expiry(str(path)) == (NOW - 2 * DAY).replace(microsecond=0).timestamp()
 
 
 @pytest.mark.parametrize("side", ["tls", "admin.tls", "upstreams.payments.tls"])

@@ -1,5 +1,6 @@
-"""deploy/prometheus/alerts.yml asks for metrics that exist, and docs/incident.md tells what to do about each alert."""
+"""The rules of deploy/prometheus ask for metrics that exist, and docs/incident.md tells what to do about each alert."""
 
+import functools
 import itertools
 import re
 from typing import Any
@@ -11,13 +12,21 @@ from gateway.core.decision import Label
 from gateway.core.policy import ForwardAuthPrincipal, Policy, Route
 from gateway.core.reconcile.policy import StripeSignature, Webhook
 from gateway.observe import sets
+from gateway.observe.metrics import Families
 from gateway.observe.observer import MetricsObserver
+from gateway.run.supervisor.merged import MergedMetrics
 from tests.deploy.support import ROOT, services
-from tests.observe.support import parse
+from tests.documents.test_prose import anchors
+from tests.observe.support import Series, parse
 
-RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())["groups"] for rule in group["rules"]
-]
+
+def rules(name: str) -> list[dict[str, Any]]:
+    groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / name).read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+RULES = rules("alerts.yml")
+RECORDED = rules("recording.yml")
 TOLD = Webhook("/webhooks/payments", StripeSignature((b"s" * 16,)), "/id", "/data/id", ())
 ASKED = ForwardAuthPrincipal("auth", "/who", "X-User")
 GUARDED = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (ASKED,), webhook=TOLD))
@@ -25,24 +34,34 @@ GUARDED = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}),
 NAMES = [rule["alert"] for rule in RULES]
 
 
+@functools.cache
+def shown() -> Series:
+    """What a gateway with workers shows before any traffic."""
+    observer = MetricsObserver([GUARDED])
+    observer.update_targets({"payments": ["http://payments:8000"]})
+    observer.update_certificates({"tls.cert_file": 1.0})
+    fleet = MergedMetrics()
+    return {**parse(observer.exposition()[0]), **parse(fleet.exposition()[0])}
+
+
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
 def test_its_metrics_exist(rule: dict[str, Any]) -> None:
     """Every series of an expression is there before any traffic: of one that appears with its first event no increase is ever seen."""
-    shown = parse(MetricsObserver([GUARDED]).exposition()[0])
-    wanted = re.findall(r"(idempotency_\w+)(?:\{([^}]*)\})?", rule["expr"])
+    wanted = re.findall(r"(idempotency_\w+|up)\{([^}]*)\}|(idempotency_\w+)", rule["expr"])
     assert wanted
+    wanted = [(name or bare, selector) for name, selector, bare in wanted if name != "up"]
     for name, selector in wanted:
         matchers = re.findall(r'(\w+)=~?"([^"]*)"', selector)
-        found = [dict(labels) for one, labels in shown if one == name]
+        found = [dict(labels) for one, labels in shown() if one == name]
         for words in itertools.product(*([(label, word) for word in values.split("|")] for label, values in matchers)):
             assert any(labels.items() >= dict(words).items() for labels in found), (name, words)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+@pytest.mark.parametrize("rule", [*RULES, *RECORDED], ids=lambda rule: rule.get("alert") or rule["record"])
 def test_its_label_values_exist(rule: dict[str, Any]) -> None:
     """A misspelled result would be an alert that never fires."""
-    known = {*sets.RECONCILED, *sets.WEBHOOK_RESULTS, *(label.value for label in Label)}
-    for _, values in re.findall(r'(result|decision)=~?"([^"]*)"', rule["expr"]):
+    known = {*sets.RECONCILED, *sets.WEBHOOK_RESULTS, *sets.SETTLEMENTS, *(label.value for label in Label)}
+    for _, values in re.findall(r'(result|decision|settlement)=~?"([^"]*)"', rule["expr"]):
         assert set(values.split("|")) <= known
 
 
@@ -51,11 +70,22 @@ def test_somebody_is_told_what_to_do(rule: dict[str, Any]) -> None:
     """Each has a severity, a summary, and its place in the page for whoever is on call."""
     assert rule["labels"]["severity"] in {"page", "ticket"}
     assert rule["annotations"]["summary"]
-    assert rule["alert"] in (ROOT / "docs" / "incident.md").read_text()
+    page, _, anchor = rule["annotations"]["runbook_url"].removeprefix("{{ $externalLabels.runbooks }}").partition("#")
+    assert anchor in anchors(ROOT / page)
+    (row,) = (line for line in (ROOT / page).read_text().splitlines() if line.startswith("|") and f"`{rule['alert']}`" in line)
+    assert f"(#{anchor})" in row
+
+
+@pytest.mark.parametrize("rule", RECORDED, ids=lambda rule: rule["record"])
+def test_what_is_recorded_exists(rule: dict[str, Any]) -> None:
+    """The family does, and the page on what can be seen says which of its series the name stands for."""
+    (name,) = re.findall(r"idempotency_\w+", rule["expr"])
+    assert name.removesuffix("_total") in {family.name for family in Families().collector.families}
+    assert f"`{rule['record']}`" in (ROOT / "docs" / "observability.md").read_text()
 
 
 def test_the_compose_file_mounts_them() -> None:
     """Where the Prometheus of the compose file looks for rules is where they are mounted."""
     targets = dict(mount.split(":")[:2] for mount in services()["prometheus"]["volumes"])
     configured = yaml.safe_load((ROOT / "deploy" / "compose" / "prometheus.yml").read_text())["rule_files"]
-    assert configured == [targets["./deploy/prometheus/alerts.yml"]]
+    assert configured == [targets[f"./deploy/prometheus/{name}.yml"] for name in ("alerts", "recording")]

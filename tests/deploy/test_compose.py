@@ -69,7 +69,8 @@ def test_what_is_mounted_exists() -> None:
     """Docker would make an empty folder of a missing file. Data lives in volumes that the file declares."""
     mounts = [mount.split(":") for service in services().values() for mount in service.get("volumes", [])]
     files = {source for source, *_ in mounts if source.startswith(".")}
-    assert files == {"./deploy/compose", "./deploy/compose/prometheus.yml", "./deploy/prometheus/alerts.yml"}
+    rules = {"./deploy/prometheus/alerts.yml", "./deploy/prometheus/recording.yml"}
+    assert files == {"./deploy/compose", "./deploy/compose/prometheus.yml"} | rules
     assert all((ROOT / file).exists() for file in files)
     assert {source for source, *_ in mounts} - files == set(compose()["volumes"])
 

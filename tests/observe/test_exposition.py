@@ -65,6 +65,8 @@ def happen(observer: MetricsObserver) -> None:
     observer.update_targets({"payments": ["a:1", "b:2"], "other": ["c:3"]})
     observer.target_changed("payments", "a:1", healthy=False)
     observer.update_targets({"payments": ["b:2", "d:4"]})
+    observer.update_certificates({"tls.cert_file": 1.0, "upstreams.payments.tls.ca_file": 2.0})
+    observer.update_certificates({"tls.cert_file": 1893456000.0, "admin.tls.cert_file": 1.5})
     observer.background_failed("sweep", StoreUnavailable("postgres", "timeout", may_have_landed=True))
     observer.background_failed("invented", ValueError("x"))
     observer.reloaded(successful=False)

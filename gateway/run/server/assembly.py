@@ -24,6 +24,7 @@ from gateway.principal import Identifier, PrincipalError
 from gateway.proxy.handler import Proxy
 from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.run.server.claims import guarded
+from gateway.run.server.expiry import expiries
 from gateway.run.server.finding_out import host_of, make_probes, make_sealer
 from gateway.run.server.scopes import Scopes
 from gateway.run.server.upstreams import make_upstreams
@@ -111,6 +112,7 @@ class Gateway:
         self.upstreams = prepared.upstreams
         self.observer.update_targets({name: config.upstreams[name].targets for name in prepared.fresh})
         self.observer.update_routes(config.routes)
+        self.observer.update_certificates(expiries(config))
         self.webhooks.reconfigure(config.routes)
         routing = make_map(config, self.upstreams, prepared.identifier, self.proxy.routing)
         self.proxy.reconfigure(routing, ProblemWriter(config.problem_base))
@@ -200,6 +202,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     )
     upstreams = make_upstreams(config.upstreams, lambda name, target, healthy: observer.target_changed(name, target, healthy=healthy))
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
+    observer.update_certificates(expiries(config))
     identifier = make_identifier(config, upstreams)
     sealer, reconciliation = make_sealer(config), authority.reconciliation
     deps = Dependencies(
