@@ -53,7 +53,7 @@ from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
 from gateway.store.redis.hotpath import Found, HotPath, Told
-from gateway.store.redis.writeback import Writeback
+from gateway.store.redis.writeback import Write, Writeback
 
 _FORGET_PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4)
 """Seconds between the tries of `forget`."""
@@ -167,7 +167,7 @@ class TieredStore:
                     entry = CompletedEntry(
                         fingerprint, lease.owner, settled.expires_at_us, lease.record_id, 0, lease.attempt, request_id, response
                     )
-                    self._complete(held, entry, "complete", self._hot.complete)
+                    self._submit("complete", held, partial(self._put, held, entry, self._hot.complete))
                 case _:
                     self._delete(held)
         return settled
@@ -300,7 +300,7 @@ class TieredStore:
                 if entry is None:
                     self._delete(held)
                 else:
-                    self._complete(held, entry, "fill", self._hot.fill)
+                    self._submit("fill", held, partial(self._put, held, entry, self._hot.fill))
             case Tombstone():
                 self._delete(held)
 
@@ -309,14 +309,18 @@ class TieredStore:
         if held is not None:
             self._delete(held)
 
-    def _complete(self, held: Held, entry: CompletedEntry, operation: str, put: _Put) -> None:
+    def _put(self, held: Held, entry: CompletedEntry, put: _Put, told: Told) -> None:
+        """Put a completed record in the place of the lease, or nothing if Redis is not to have it."""
         now_us = self._authority.now_us()
         ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
         value = encode_completed(held.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
         if value is None:
-            self._delete(held)
-            return
-        self._writes.submit(operation, held.lookup, partial(put, held.lookup, held.intent.owner, value, milliseconds(ttl)), held.ends)
+            self._hot.delete(held.lookup, held.intent.owner, told)
+        else:
+            put(held.lookup, held.intent.owner, value, milliseconds(ttl), told)
 
     def _delete(self, held: Held) -> None:
-        self._writes.submit("delete", held.lookup, partial(self._hot.delete, held.lookup, held.intent.owner), held.ends)
+        self._submit("delete", held, partial(self._hot.delete, held.lookup, held.intent.owner))
+
+    def _submit(self, operation: str, held: Held, write: Write) -> None:
+        self._writes.submit(operation, held.lookup, write, held.ends)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import entry_key, lease_prefix
-from gateway.store.redis.connection import STORE, Command, ErrorReply, pack
+from gateway.store.redis.connection import STORE, Command, ErrorReply, pack, pack_acquire, pack_complete
 from gateway.store.redis.link import Link
 from gateway.store.redis.scripts import ACQUIRE, SETTLE, Script
 from gateway.store.redis.server import REFUSALS
@@ -70,7 +70,7 @@ class HotPath:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
         key = entry_key(lookup)
         if self.link.server.version >= _SET_NX_GET:
-            return self._wait("acquire", pack(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms), _as_acquired)
+            return self._wait("acquire", pack_acquire(key, value, ttl_ms), _as_acquired)
         arguments = (b"1", key, value, ttl_ms)
         return self._wait("acquire", pack(b"EVALSHA", ACQUIRE.sha, *arguments), _as_acquired, ACQUIRE, arguments)
 
@@ -85,15 +85,16 @@ class HotPath:
 
     def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
         """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
-        self._settle("complete", (b"1", entry_key(lookup), lease_prefix(owner), b"complete", ttl_ms, value), told)
+        self._complete("complete", lookup, owner, value, ttl_ms, told)
 
     def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
         """As `complete`, for a record that `owner` found completed at the authority."""
-        self._settle("fill", (b"1", entry_key(lookup), lease_prefix(owner), b"complete", ttl_ms, value), told)
+        self._complete("fill", lookup, owner, value, ttl_ms, told)
 
     def delete(self, lookup: bytes, owner: bytes, told: Told) -> None:
         """Delete the lease of `owner`. False: it is gone."""
-        self._settle("delete", (b"1", entry_key(lookup), lease_prefix(owner), b"delete"), told)
+        arguments = (b"1", entry_key(lookup), lease_prefix(owner), b"delete")
+        self._settle("delete", pack(b"EVALSHA", SETTLE.sha, *arguments), arguments, told)
 
     def forget(self, lookup: bytes) -> Awaitable[bool]:
         """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
@@ -116,8 +117,13 @@ class HotPath:
             raise self.failed(operation, error) from None
         return future
 
-    def _settle(self, operation: str, arguments: tuple[bytes | int, ...], told: Told) -> None:
-        step = _Settle(self, operation, pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments)
+    def _complete(self, operation: str, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
+        key, lease = entry_key(lookup), lease_prefix(owner)
+        arguments = (b"1", key, lease, b"complete", ttl_ms, value)
+        self._settle(operation, pack_complete(SETTLE.sha, key, lease, value, ttl_ms), arguments, told)
+
+    def _settle(self, operation: str, packed: bytes, arguments: tuple[bytes | int, ...], told: Told) -> None:
+        step = _Settle(self, operation, packed, SETTLE, arguments)
         step.told = told
         try:
             self.link.send(step)
@@ -146,8 +152,9 @@ class _Step(Command):
         script: Script | None,
         arguments: tuple[bytes | int, ...],
         future: "asyncio.Future[Any] | None" = None,
-    ) -> None:
-        super().__init__(packed, future)
+    ) -> None:  # without its base's, which does no more: there are two for each new key
+        self.packed = packed
+        self.future = future
         self.operation = operation
         self._hot = hot
         self._script = script
@@ -211,11 +218,10 @@ class _Settle(_Step):
             self.told(reply)
             return
         try:
-            done = _as_bool(reply)
+            outcome: Outcome = _as_bool(reply)
         except StoreUnavailable as error:
-            self.told(error)
-        else:
-            self.told(done)
+            outcome = error
+        self.told(outcome)
 
 
 def _as_acquired(reply: object) -> Acquired | Found:

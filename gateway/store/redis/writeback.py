@@ -1,4 +1,8 @@
-"""Background writes to Redis, repeated until Redis acknowledges them or their entry has ended by itself."""
+"""Background writes to Redis, repeated until Redis acknowledges them or their entry has ended by itself.
+
+A write is gathered with those of the next `GATHERED` seconds: the client's answer leaves ahead of the work on it, and the
+many that come together cost one round trip.
+"""
 
 import asyncio
 import logging
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from gateway.ports import Clock, StoreObserver, StoreUnavailable
 from gateway.store.redis.hotpath import Outcome, Told
 
+GATHERED = 0.002
 _MAX_PENDING = 1024
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
@@ -21,8 +26,8 @@ Write = Callable[[Told], None]
 class Writeback:
     """Carries writes out in the order of their coming. A first try that finds the token gone is told as a stale write.
 
-    A write is one command: it begins when it is submitted, and its reply ends it. Only what fails goes on in a task of
-    its own, so that nothing waits behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry
+    A write is one command: its reply ends it. Only what fails goes on in a task of its own, so that nothing waits
+    behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry
     ends by itself.
     """
 
@@ -31,6 +36,7 @@ class Writeback:
         self._observer = observer
         self._pending: dict[bytes, int] = {}
         self._number = 0
+        self._gathered: list[_Pending] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
@@ -50,15 +56,23 @@ class Writeback:
             return
         self._pending[lookup] = self._pending.get(lookup, 0) + 1
         self._number += 1
-        pending = _Pending(self, operation, lookup, write, until)
-        try:
-            write(pending.told)
-        except Exception:  # what Redis follows is committed: that stands, whatever goes wrong here
-            _log.exception("A write to Redis could not be begun")
-            pending.told(StoreUnavailable("redis", "error", may_have_landed=False))
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(GATHERED, self._begin)
+        self._gathered.append(_Pending(self, operation, lookup, write, until))
+
+    def _begin(self) -> None:
+        """Send what has been gathered."""
+        gathered, self._gathered = self._gathered, []
+        for pending in gathered:
+            try:
+                pending.write(pending.told)
+            except Exception:  # what Redis follows is committed: that stands, whatever goes wrong here
+                _log.exception("A write to Redis could not be begun")
+                pending.told(StoreUnavailable("redis", "error", may_have_landed=False))
 
     async def drain(self, timeout: float) -> bool:
         """Wait until nothing is pending. False: `timeout` seconds have passed first."""
+        self._begin()
         deadline = self._clock.boottime() + timeout
         while self._number and (remaining := deadline - self._clock.boottime()) > 0:
             if self._idle is None or self._idle.done():
@@ -73,6 +87,7 @@ class Writeback:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._gathered.clear()
         self._pending.clear()
         self._number = 0
 

@@ -154,7 +154,7 @@ class TellsRedisBeforeTheCommit(TieredStore):
             expires = now_us + int(retention.seconds * 1e6)
             fingerprint, request = held.intent.fingerprint, held.intent.request_id
             entry = CompletedEntry(fingerprint, lease.owner, expires, lease.record_id, 0, lease.attempt, request, response)
-            self._complete(held, entry, "complete", self._hot.complete)
+            self._put(held, entry, self._hot.complete, lambda _: None)
         return await super().complete(lease, response, retention)
 
 
