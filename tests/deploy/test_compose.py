@@ -11,7 +11,7 @@ from gateway.config import Config, TcpListener
 from gateway.devtools.sample.variants import LONGEST_DELAY
 from tests.deploy.support import COMPOSE, CONFIG_FOLDER, IMAGE, ROOT, compose, final, route_map, seconds, services
 
-SERVICES = ["postgres", "redis", "migrate", "sample", "gateway", "prometheus"]
+SERVICES = ["postgres", "redis", "migrate", "sample", "gateway", "prometheus", "grafana"]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_old_and_new_compose_read_the_file() -> None:
 def test_every_image_is_pinned_by_a_version() -> None:
     """No image floats on `latest`; what is built here carries this project's own name."""
     images = {name: service["image"] for name, service in services().items() if service["image"] != IMAGE}
-    assert set(images) == {"postgres", "redis", "prometheus"}
+    assert set(images) == {"postgres", "redis", "prometheus", "grafana"}
     assert all(re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)*", image) for image in images.values()), images
 
 
@@ -60,9 +60,10 @@ def test_our_containers_run_as_the_user_of_the_image(name: str) -> None:
 
 
 def test_only_the_gateway_and_the_eyes_are_published() -> None:
-    """The API can be reached through the gateway alone; admin and Prometheus answer this machine only."""
+    """The API can be reached through the gateway alone; admin, Prometheus and the dashboard answer this machine only."""
     published = {name: service["ports"] for name, service in services().items() if "ports" in service}
-    assert published == {"gateway": ["8080:8080", "127.0.0.1:9464:9464"], "prometheus": ["127.0.0.1:9090:9090"]}
+    eyes = {"prometheus": ["127.0.0.1:9090:9090"], "grafana": ["127.0.0.1:3000:3000"]}
+    assert published == {"gateway": ["8080:8080", "127.0.0.1:9464:9464"], **eyes}
 
 
 def test_what_is_mounted_exists() -> None:
@@ -70,7 +71,8 @@ def test_what_is_mounted_exists() -> None:
     mounts = [mount.split(":") for service in services().values() for mount in service.get("volumes", [])]
     files = {source for source, *_ in mounts if source.startswith(".")}
     rules = {"./deploy/prometheus/alerts.yml", "./deploy/prometheus/recording.yml"}
-    assert files == {"./deploy/compose", "./deploy/compose/prometheus.yml"} | rules
+    shown = {"./deploy/grafana/provisioning", "./deploy/grafana/dashboard.json"}
+    assert files == {"./deploy/compose", "./deploy/compose/prometheus.yml"} | rules | shown
     assert all((ROOT / file).exists() for file in files)
     assert {source for source, *_ in mounts} - files == set(compose()["volumes"])
 

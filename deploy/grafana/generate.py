@@ -1,0 +1,456 @@
+#!/usr/bin/env python3
+"""Writes the dashboard as Grafana's JSON to stdout.
+
+    python3 deploy/grafana/generate.py > deploy/grafana/dashboard.json
+
+Rows follow the questions of the person who looks: is something wrong, what do clients get, are operations safe, what is in doubt, which
+store or upstream is slow, how full is it.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+ROUTE = 'route=~"$route"'
+GATEWAY = 'instance=~"$instance"'
+BOTH = f"{GATEWAY},{ROUTE}"
+RATE = "[$__rate_interval]"
+WIDTH = 24
+
+Query = tuple[str, str]
+"""An expression, and the legend of its series."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A graph, or a figure (`stat`) that turns red from `red` on."""
+
+    title: str
+    text: str
+    queries: list[Query]
+    unit: str = "short"
+    stat: bool = False
+    red: float = 1
+    stacked: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    title: str
+    panels: list[Panel] = field(default_factory=list)
+
+
+def rate(metric: str, labels: str, *by: str) -> str:
+    return f"sum by ({', '.join(by)}) (rate(idempotency_{metric}{{{labels}}}{RATE}))"
+
+
+def quantile(share: float, metric: str, labels: str, *by: str) -> str:
+    return f"histogram_quantile({share}, {rate(f'{metric}_bucket', labels, 'le', *by)})"
+
+
+def increase(metric: str, labels: str, by: str = "") -> str:
+    over = f" by ({by})" if by else ""
+    return f"sum{over} (increase(idempotency_{metric}{{{labels}}}[$__range]))"
+
+
+ROWS = [
+    Row(
+        "Is something wrong?",
+        [
+            Panel(
+                "Alerts",
+                "Alerts that fire.",
+                [('count(ALERTS{alertname=~"Idempotency.*",alertstate="firing"}) or vector(0)', "")],
+                stat=True,
+            ),
+            Panel(
+                "Gateways down",
+                "Gateways that Prometheus cannot read.",
+                [(f'sum(1 - up{{job=~".*idempotency-gateway.*",{GATEWAY}}})', "")],
+                stat=True,
+            ),
+            Panel(
+                "Executed twice",
+                "Evidence, within the shown time, that an operation ran twice.",
+                [(increase("conflicting_executions_total", BOTH), "")],
+                stat=True,
+            ),
+            Panel(
+                "Records lost",
+                "Records that Postgres had lost, within the shown time.",
+                [(increase("lost_records_total", GATEWAY), "")],
+                stat=True,
+            ),
+            Panel(
+                "Dead letters",
+                "Operations that wait for a person.",
+                [(f"sum(max by (route) (idempotency_route_dead_letters{{{BOTH}}}))", "")],
+                stat=True,
+            ),
+            Panel(
+                "Oldest doubt",
+                "Age of the oldest record with an unknown outcome.",
+                [(f"max(idempotency_route_unknown_oldest_age_seconds{{{BOTH}}})", "")],
+                "s",
+                stat=True,
+                red=900,
+            ),
+            Panel(
+                "Refused for a store",
+                "Share of guarded requests that got 503, since Postgres could not be asked.",
+                [
+                    (
+                        f'sum(rate(idempotency_requests_total{{decision="store_unavailable",{BOTH}}}{RATE}))'
+                        f' / sum(rate(idempotency_requests_total{{mode!="off",{BOTH}}}{RATE}))',
+                        "",
+                    )
+                ],
+                "percentunit",
+                stat=True,
+                red=0.01,
+            ),
+            Panel(
+                "Targets down",
+                "Targets of upstreams that are left alone.",
+                [(f"sum(1 - min by (upstream, target) (idempotency_upstream_target_up{{{GATEWAY}}}))", "")],
+                stat=True,
+            ),
+        ],
+    ),
+    Row(
+        "What clients get",
+        [
+            Panel(
+                "Requests by decision",
+                "Finished requests.",
+                [(rate("requests_total", BOTH, "decision"), "{{decision}}")],
+                "reqps",
+                stacked=True,
+            ),
+            Panel("Requests by route", "Finished requests.", [(rate("requests_total", BOTH, "route"), "{{route}}")], "reqps", stacked=True),
+            Panel(
+                "Duration by decision",
+                "From a request's head to the end of its answer: 99 in a hundred are at least as fast.",
+                [(quantile(0.99, "request_duration_seconds", BOTH, "decision"), "{{decision}}")],
+                "s",
+            ),
+            Panel(
+                "Share of replays",
+                "Of requests with a key: answers that cost the upstream nothing.",
+                [
+                    (
+                        f'sum by (route) (rate(idempotency_requests_total{{decision=~"replay|replay_without_body",{BOTH}}}{RATE}))'
+                        f' / sum by (route) (rate(idempotency_requests_total{{mode!="off",{BOTH}}}{RATE}))',
+                        "{{route}}",
+                    )
+                ],
+                "percentunit",
+            ),
+        ],
+    ),
+    Row(
+        "Are operations safe?",
+        [
+            Panel(
+                "Attempts by what they came to",
+                "complete: stored; release: proved not executed; doubt: found out later.",
+                [(rate("settlements_total", BOTH, "settlement", "reason"), "{{settlement}} {{reason}}")],
+                "ops",
+            ),
+            Panel(
+                "Signs of trouble",
+                "Lapsed leases, second executions, lost records.",
+                [
+                    (rate("zombies_total", BOTH, "route"), "lease lapsed {{route}}"),
+                    (rate("conflicting_executions_total", BOTH, "route"), "executed twice {{route}}"),
+                    (f"sum(rate(idempotency_lost_records_total{{{GATEWAY}}}{RATE}))", "records lost"),
+                    (rate("stale_writes_total", GATEWAY, "operation"), "stale {{operation}}"),
+                ],
+                "ops",
+            ),
+            Panel(
+                "Keys",
+                "Keys of other operations, keys that look guessable, equal requests under different keys.",
+                [
+                    (rate("requests_total", f'decision="key_misuse",{BOTH}', "route"), "misuse {{route}}"),
+                    (rate("key_notices_total", BOTH, "route", "kind"), "{{kind}} {{route}}"),
+                    (rate("duplicates_total", BOTH, "route"), "duplicates {{route}}"),
+                ],
+                "ops",
+            ),
+            Panel(
+                "The database's clock",
+                "Steps, and what is not judged by it meanwhile.",
+                [
+                    (rate("clock_steps_total", GATEWAY, "direction"), "step {{direction}}"),
+                    (f"max by (judgement) (idempotency_clock_suspended{{{GATEWAY}}})", "suspended: {{judgement}}"),
+                ],
+            ),
+        ],
+    ),
+    Row(
+        "What is in doubt?",
+        [
+            Panel(
+                "Unknown records",
+                "By route; of them dead letters, which wait for a person.",
+                [
+                    (f"max by (route) (idempotency_route_unknown{{{BOTH}}})", "{{route}}"),
+                    (f"max by (route) (idempotency_route_dead_letters{{{BOTH}}})", "dead letters {{route}}"),
+                ],
+            ),
+            Panel(
+                "Age of the oldest",
+                "How long the oldest unknown record has waited.",
+                [(f"max by (route) (idempotency_route_unknown_oldest_age_seconds{{{BOTH}}})", "{{route}}")],
+                "s",
+            ),
+            Panel(
+                "Looks",
+                "What asking the upstream gave.",
+                [(rate("reconcile_total", BOTH, "route", "result"), "{{result}} {{route}}")],
+                "ops",
+            ),
+            Panel(
+                "Events",
+                "What became of webhook events.",
+                [(rate("webhook_events_total", BOTH, "route", "result"), "{{result}} {{route}}")],
+                "ops",
+            ),
+        ],
+    ),
+    Row(
+        "Stores",
+        [
+            Panel(
+                "Duration of store operations",
+                "99 in a hundred are at least as fast.",
+                [(quantile(0.99, "store_duration_seconds", GATEWAY, "store", "operation"), "{{store}} {{operation}}")],
+                "s",
+            ),
+            Panel(
+                "Store operations",
+                "local: replays from a process's own memory.",
+                [(rate("store_duration_seconds_count", GATEWAY, "store", "operation"), "{{store}} {{operation}}")],
+                "ops",
+            ),
+            Panel(
+                "Errors of stores",
+                "By reason; and whether Redis counts as away.",
+                [
+                    (rate("store_errors_total", GATEWAY, "store", "operation", "reason"), "{{store}} {{operation}} {{reason}}"),
+                    (f"max(idempotency_redis_breaker_open{{{GATEWAY}}})", "Redis is away"),
+                ],
+                "ops",
+            ),
+            Panel(
+                "Rows a round trip",
+                "The mean: grows with load.",
+                [
+                    (
+                        f"{rate('store_batch_size_sum', GATEWAY, 'operation')} / {rate('store_batch_size_count', GATEWAY, 'operation')}",
+                        "{{operation}}",
+                    )
+                ],
+            ),
+            Panel("Records", "In the store, by state.", [(f"max by (status) (idempotency_records{{{GATEWAY}}})", "{{status}}")]),
+            Panel(
+                "Background work",
+                "Seconds since it last went round, where that is longest ago; failures.",
+                [
+                    (f"time() - min by (task) (idempotency_background_last_round_timestamp_seconds{{{GATEWAY}}})", "{{task}}"),
+                    (rate("background_failures_total", GATEWAY, "task"), "failures of {{task}}"),
+                    (f"sum(rate(idempotency_reaped_total{{{GATEWAY}}}{RATE}))", "records deleted a second"),
+                ],
+            ),
+        ],
+    ),
+    Row(
+        "Upstreams and capacity",
+        [
+            Panel(
+                "Duration of upstream exchanges",
+                "99 in a hundred are at least as fast; none: no answer.",
+                [(quantile(0.99, "upstream_duration_seconds", BOTH, "route", "code_class"), "{{route}} {{code_class}}")],
+                "s",
+            ),
+            Panel(
+                "Upstream answers",
+                "By class of status.",
+                [(rate("upstream_duration_seconds_count", BOTH, "code_class"), "{{code_class}}")],
+                "reqps",
+                stacked=True,
+            ),
+            Panel(
+                "Targets",
+                "1: it is asked.",
+                [(f"min by (upstream, target) (idempotency_upstream_target_up{{{GATEWAY}}})", "{{upstream}} {{target}}")],
+            ),
+            Panel(
+                "In flight",
+                "Requests that are being served.",
+                [(f"sum by (route) (idempotency_in_flight{{{BOTH}}})", "{{route}}")],
+                stacked=True,
+            ),
+            Panel(
+                "Bodies in memory",
+                "Of memory.total.",
+                [(f"sum by (instance) (idempotency_memory_held_bytes{{{GATEWAY}}})", "{{instance}}")],
+                "bytes",
+            ),
+            Panel(
+                "Refused before they had a route",
+                "Connections and malformed requests; lines of the log that were dropped.",
+                [
+                    (rate("refused_connections_total", GATEWAY, "reason"), "{{reason}}"),
+                    (f"sum(rate(idempotency_malformed_requests_total{{{GATEWAY}}}{RATE}))", "malformed"),
+                    (f"sum(rate(idempotency_access_log_dropped_lines_total{{{GATEWAY}}}{RATE}))", "log lines dropped"),
+                ],
+                "ops",
+            ),
+            Panel(
+                "Processes",
+                "Workers that run, and how often one was started again; what runs.",
+                [
+                    (f"sum by (instance) (idempotency_workers{{{GATEWAY}}})", "workers of {{instance}}"),
+                    (f"sum by (instance) (increase(idempotency_worker_restarts_total{{{GATEWAY}}}{RATE}))", "restarts of {{instance}}"),
+                    (f"count by (version) (idempotency_build_info{{{GATEWAY}}})", "version {{version}}"),
+                ],
+            ),
+            Panel(
+                "Configuration",
+                "Whether the last reload was accepted; days until a certificate expires; scopes that were left behind.",
+                [
+                    (f"min by (instance) (idempotency_config_last_reload_successful{{{GATEWAY}}})", "accepted by {{instance}}"),
+                    (
+                        f"(min by (setting) (idempotency_certificate_expiry_timestamp_seconds{{{GATEWAY}}}) - time()) / 86400",
+                        "days of {{setting}}",
+                    ),
+                    (f"max by (instance) (idempotency_scopes_differ{{{GATEWAY}}})", "scopes left behind by {{instance}}"),
+                ],
+            ),
+        ],
+    ),
+]
+
+SOURCE = {"type": "prometheus", "uid": "${source}"}
+
+
+def panel(made: Panel, number: int, x: int, y: int, width: int) -> dict[str, Any]:
+    if made.stat:
+        custom: dict[str, Any] = {}
+        options = {"colorMode": "background", "graphMode": "none", "reduceOptions": {"calcs": ["lastNotNull"]}, "textMode": "value"}
+    else:
+        custom = {
+            "fillOpacity": 20 if made.stacked else 0,
+            "stacking": {"mode": "normal" if made.stacked else "none"},
+            "showPoints": "never",
+        }
+        options = {
+            "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        }
+    steps = [{"color": "green", "value": None}, {"color": "red", "value": made.red}]
+    return {
+        "id": number,
+        "title": made.title,
+        "description": made.text,
+        "type": "stat" if made.stat else "timeseries",
+        "datasource": SOURCE,
+        "gridPos": {"h": 4 if made.stat else 8, "w": width, "x": x, "y": y},
+        "targets": [
+            {"refId": chr(ord("A") + index), "datasource": SOURCE, "expr": expr, "legendFormat": legend or "__auto", "instant": made.stat}
+            for index, (expr, legend) in enumerate(made.queries)
+        ],
+        "fieldConfig": {
+            "defaults": {
+                "unit": made.unit,
+                "min": 0,
+                "noValue": "0" if made.stat else "-",
+                "custom": custom,
+                **({"thresholds": {"mode": "absolute", "steps": steps}} if made.stat else {}),
+            },
+            "overrides": [],
+        },
+        "options": options,
+    }
+
+
+def panels() -> list[dict[str, Any]]:
+    """All of them, from left to right and from top to bottom."""
+    made: list[dict[str, Any]] = []
+    y = 0
+    for row in ROWS:
+        made.append(
+            {
+                "id": len(made) + 1,
+                "type": "row",
+                "title": row.title,
+                "collapsed": False,
+                "panels": [],
+                "gridPos": {"h": 1, "w": WIDTH, "x": 0, "y": y},
+            }
+        )
+        y += 1
+        width, height = (WIDTH // 8, 4) if row.panels[0].stat else (WIDTH // 2, 8)
+        for place, one in enumerate(row.panels):
+            across = WIDTH // width
+            made.append(panel(one, len(made) + 1, place % across * width, y + place // across * height, width))
+        y += -(-len(row.panels) // (WIDTH // width)) * height
+    return made
+
+
+def variable(name: str, label: str, query: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": query, "refId": name},
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }
+
+
+def dashboard() -> dict[str, Any]:
+    """The document that Grafana imports."""
+    return {
+        "uid": "idempotency-gateway",
+        "title": "Idempotency gateway",
+        "tags": ["idempotency-gateway"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {
+            "list": [
+                {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus", "current": {}},
+                variable("instance", "Gateway", "label_values(idempotency_build_info, instance)"),
+                variable("route", "Route", "label_values(idempotency_requests_total, route)"),
+            ]
+        },
+        "annotations": {
+            "list": [
+                {
+                    "name": "Reloads",
+                    "datasource": SOURCE,
+                    "enable": True,
+                    "iconColor": "blue",
+                    "expr": f"changes(idempotency_config_last_reload_success_timestamp_seconds{{{GATEWAY}}}[1m]) > 0",
+                    "titleFormat": "Reload of {{instance}}",
+                }
+            ]
+        },
+        "panels": panels(),
+    }
+
+
+if __name__ == "__main__":
+    json.dump(dashboard(), sys.stdout, indent=1)
+    sys.stdout.write("\n")
