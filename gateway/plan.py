@@ -44,7 +44,7 @@ from gateway.core.duplicates import Duplicates
 from gateway.core.field_names import SELECTING
 from gateway.core.fingerprint import VERSION, EqualRequests, Fingerprinter, make_fingerprinter
 from gateway.core.headers import Fields, wire_name
-from gateway.core.key import KeyFound, find_key, find_key_in, find_key_in_body, find_key_in_form
+from gateway.core.key import KeyFound, find_key_in, find_key_in_body, find_key_in_form, key_finder
 from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_came
 from gateway.core.model import RecordKey, Terms
 from gateway.core.overrides import Overrides, make_overrides
@@ -242,7 +242,8 @@ def _told_by_fields(policy: Policy) -> bool:
 def _key_finder(policy: Policy) -> FindKey:
     if isinstance(policy.key.place, QueryKey):
         return lambda _, target: find_key_in(target, policy.key)
-    return lambda fields, _: find_key(fields, policy.key)
+    find = key_finder(policy.key)
+    return lambda fields, _: find(fields)
 
 
 def _body_key_finder(policy: Policy) -> FindKeyInBody:

@@ -48,6 +48,10 @@ class Span(NamedTuple):
         drift = DRIFT * max(ours - self.at, 0.0)
         return Span(self.low - drift, self.high + drift, ours)
 
+    def latest(self, ours: float) -> float:
+        """The highest that the remote clock may show later: `now(ours).high + ours`, without the span."""
+        return self.high + DRIFT * max(ours - self.at, 0.0) + ours
+
 
 class Limits(NamedTuple):
     """The latest instants, seconds since the epoch, up to which the gateway believes the remote clock: it judges no
@@ -77,8 +81,8 @@ class Timeline:
 
     def limits(self, ours: float) -> Limits:
         """The limits that travel with a statement: never before what the clock of either judgement shows now."""
-        lapse = self.lapse.now(ours).high + ours + TOLERANCE
-        return Limits(lapse, lapse if self.expiry is self.lapse else self.expiry.now(ours).high + ours + TOLERANCE)
+        lapse = self.lapse.latest(ours) + TOLERANCE
+        return Limits(lapse, lapse if self.expiry is self.lapse else self.expiry.latest(ours) + TOLERANCE)
 
     def behind(self) -> float:
         """Seconds by which the clock may show less than when it once wrote an instant."""

@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
-from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, parse_key
+from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, key_finder, parse_key
+from gateway.core.model import Headers
 from gateway.core.policy import HeaderKey, KeyMode, KeyPolicy
 from tests.core.structured import string_item
 
@@ -224,3 +225,24 @@ def test_only_the_configured_field_counts() -> None:
 def test_connection_does_not_hide_the_key() -> None:
     """Naming the key's field in `Connection` does not switch protection off."""
     assert find_key(Fields(((b"Connection", b"Idempotency-Key"), (b"Idempotency-Key", b"k13"))), LENIENT) == Key("k13")
+
+
+spelled = st.binary(max_size=6) | st.text('"\\\\a-_ ,;=\t', max_size=6).map(str.encode) | st.sampled_from([row[0] for row in TABLE])
+key_policies = st.builds(
+    KeyPolicy,
+    place=st.sampled_from([HeaderKey("Idempotency-Key"), HeaderKey("X-Key"), HeaderKey("Idempotency-Key", ("X-Key",))]),
+    mode=st.sampled_from(KeyMode),
+    min_length=st.integers(1, 3),
+    max_length=st.sampled_from([3, 255]),
+    pattern=st.sampled_from([None, "[a-z-]+"]),
+    fold_case=st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"Idempotency-Key", b"x-key", b"Host"]), spelled), max_size=3).map(tuple), key_policies)
+@example(((b"Idempotency-Key", b'"a"'),), STRICT)
+@example(((b"Idempotency-Key", b'"a;p=1"'),), LENIENT)
+def test_a_finder_finds_what_is_there(lines: Headers, policy: KeyPolicy) -> None:
+    """The quick way to a key that is plainly good changes nothing."""
+    fields = Fields(lines)
+    assert key_finder(policy)(fields) == find_key(fields, policy)

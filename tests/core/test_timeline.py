@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.timeline import DRIFT, HOST_TOLERANCE, SLIGHT, TOLERANCE, Timeline, begin, follow, follow_plain, reading_of, tells_nothing
+from gateway.core.timeline import (
+    DRIFT,
+    HOST_TOLERANCE,
+    SLIGHT,
+    TOLERANCE,
+    Span,
+    Timeline,
+    begin,
+    follow,
+    follow_plain,
+    reading_of,
+    tells_nothing,
+)
 
 HORIZON = 300.0
 START = 1_700_000_000.0
@@ -172,3 +184,10 @@ def test_a_reading_that_tells_nothing_changes_nothing(journeys: list[tuple[float
             for later in (received, received + 100.0):
                 assert followed.seen.now(later) == pytest.approx(line.seen.now(later), rel=0, abs=1e-6)
         line, ours = followed, received
+
+
+@given(st.floats(-1e9, 1e9), st.floats(0, 1e3), st.floats(0, 1e6), st.floats(-10, 1e6))
+def test_the_latest_is_the_upper_end_of_the_span_then(low: float, wide: float, at: float, later: float) -> None:
+    """On the remote clock, without the span."""
+    span = Span(low, low + wide, at)
+    assert span.latest(at + later) == span.now(at + later).high + (at + later)

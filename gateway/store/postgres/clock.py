@@ -80,5 +80,4 @@ class DatabaseClock:
         """Not before the clock by which expiry is judged, in microseconds since the epoch. None: it was never read."""
         if self._line is None:
             return None
-        ours = self.boottime()
-        return int((self._line.expiry.now(ours).high + ours) * _MICRO) + 2
+        return int(self._line.expiry.latest(self.boottime()) * _MICRO) + 2

@@ -15,6 +15,7 @@ The driver puts an answer together from its pieces, so each counts about twice w
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import assert_never
 from uuid import UUID
 
@@ -88,8 +89,7 @@ COUNT_EXACTLY = 10_000
 """Completed records are counted up to this many, and estimated above."""
 
 
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+_boottime = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 def _wallclock() -> float:
