@@ -39,6 +39,7 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.core.cors import Cors
+from gateway.core.decision import Responded, Settlement, settle
 from gateway.core.dialect import replays_alike
 from gateway.core.duplicates import Duplicates
 from gateway.core.field_names import SELECTING
@@ -73,6 +74,9 @@ from gateway.ports import Retention, Upstream
 OBSERVED_BODY = 1024 * 1024 * 1024
 """How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
 
+OBSERVED_PATIENCE = 0.2
+"""Seconds that an observed request waits for its record at most: long enough for its repetition to be seen as one."""
+
 FindKey: TypeAlias = Callable[[Fields, bytes], KeyFound]
 """Finds the key in the field lines or in the target."""
 
@@ -96,7 +100,9 @@ class GuardPlan:
     answers without a content coding, since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are
     where a key stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is.
     `duplicates` is what this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are
-    between the upstream and the gateway. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
+    between the upstream and the gateway. `settlements`: what the status of a first attempt's answer means where the upstream says no more
+    of it. `patience`: so many seconds an answer waits for its commit at most. `terms` and `retention` are what a store is told. `marks`:
+    answers say what became of their key;
     `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not depend
     on the request that asks for it.
     """
@@ -120,6 +126,8 @@ class GuardPlan:
     seals: bool
     duplicates: Duplicates | None
     removed: frozenset[bytes]
+    settlements: "Settlements"
+    patience: float
     terms: Terms
     retention: Retention
     marks: bool
@@ -208,12 +216,28 @@ def make_guard_plan(
         isinstance(policy.reconcile.probe, Resend),
         _duplicates(policy, before),
         removed_fields(policy),
+        Settlements(policy),
+        min(policy.settle_timeout, OBSERVED_PATIENCE) if policy.mode is Mode.OBSERVE else policy.settle_timeout,
         _terms(route.id, policy),
         Retention.of(policy),
         policy.status_fields or policy.mark_duplicates or policy.expose_headers,
         exposed(policy),
         replays_alike(policy.dialect),
     )
+
+
+class Settlements(dict[int, Settlement]):
+    """What the status of a first attempt's answer means, by the rules of `gateway.core.decision`, where the answer has no hint. A redirect
+    counts as one that is located. Each status is judged once.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def __missing__(self, status: int) -> Settlement:
+        settlement = self[status] = settle(Responded(status), self._policy)
+        return settlement
 
 
 def _terms(route_id: str, policy: Policy) -> Terms:

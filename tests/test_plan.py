@@ -3,7 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.core.decision import Responded, settle
 from gateway.core.policy import (
     BasicPrincipal,
     BodyKey,
@@ -94,3 +97,11 @@ def test_a_route_beside_a_guarded_one_has_its_judge() -> None:
     assert plans["charge"].overrides is plans["rest"].overrides is not None
     assert (plans["docs"].overrides, plans["docs"].guard, plans["docs"].cors) == (None, None, None)
     assert (plans["rest"].mode, plans["charge"].mode) == ("off", "enforce")
+
+
+@given(st.frozensets(st.integers(200, 599)), st.frozensets(st.integers(200, 599)), st.integers(200, 599))
+def test_a_plan_remembers_what_the_rules_say_of_a_status(released: frozenset[int], doubted: frozenset[int], status: int) -> None:
+    """The first time and the second."""
+    policy = replace(POLICY, release_on=released, doubt_on=doubted)
+    settlements = plan_of(policy).settlements
+    assert settlements[status] == settlements[status] == settle(Responded(status), policy)

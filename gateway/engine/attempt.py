@@ -17,19 +17,20 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
-from gateway.core import decision as core
 from gateway.core.decision import Settlement, settlement_name
 from gateway.core.headers import Crossed, to_store
 from gateway.core.model import Lease, Record, RecordKey, Status
 from gateway.core.packing import INLINE
-from gateway.core.policy import Mode, OnUnknown
+from gateway.core.policy import OnUnknown
 from gateway.core.upstream_answer import answer_fields, kept_for
 from gateway.engine.answers import Answer, Passed, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.failures import tell_unreachable
-from gateway.engine.outcome import Outcome, Response, as_core, first_answer, label_of, unknown_answer
+from gateway.engine.outcome import Outcome, Response, first_answer, judged, label_of, unknown_answer
+from gateway.engine.patience import Patience
 from gateway.engine.relay import Relay
 from gateway.engine.request import GuardedRequest, to_send
 from gateway.engine.response_packing import recall
@@ -48,12 +49,11 @@ from gateway.ports import (
     UpstreamResponse,
 )
 
-OBSERVED_PATIENCE = 0.2
-"""Seconds that an observed request waits for its record at most: long enough for its repetition to be seen as one."""
 COMMIT_UNCONFIRMED = "commit_unconfirmed"
 """The logged reason of an answer that left after `settle_timeout`, while its settle goes on."""
 ATTEMPT = b"Idempotency-Attempt"
 """Toward an upstream that deduplicates by key (`on_unknown: reexecute`): the number of a re-execution."""
+_NOTHING_YET = Crossed((), ())
 
 
 Came: TypeAlias = UpstreamResponse | Exception | None
@@ -78,6 +78,7 @@ class Attempt:
         "_guard",
         "_lease",
         "_on_end",
+        "_patience",
         "_relay",
         "_request",
         "_settling",
@@ -102,7 +103,7 @@ class Attempt:
         self._settling = Settling(deps, request, lease)
         self._store_seconds = store_seconds
         self._duplicate = duplicate
-        self._crossed = Crossed((), ())
+        self._crossed = _NOTHING_YET
         self._relay: Relay | None = None
         self._upstream_seconds = 0.0
         self._upstream_status: int | None = None
@@ -112,20 +113,21 @@ class Attempt:
         self._exchange: Exchanging | None = None
         self._task: asyncio.Task[None] | None = None
         self._on_end: Callable[[Attempt, BaseException | None], None] | None = None
+        self._patience: Patience | None = None
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     # ---- lifetime
 
-    def begin(self, on_end: "Callable[[Attempt, BaseException | None], None]") -> None:
+    def begin(self, on_end: "Callable[[Attempt, BaseException | None], None]", patience: Patience) -> None:
         """Send, or have a task send. What goes wrong is the task's, too."""
-        self._on_end = on_end
+        self._on_end, self._patience = on_end, patience
         guard, deps = self._guard, self._deps
         self._started = deps.clock.boottime()
         came: Came = None
         try:
             deps.keeper.hold(self._lease)
             if not self._stopped and (guard.observes or deps.meanings.held(guard.policy)):
-                self._exchange = guard.upstream.begin(self._to_send(), self._trusted, self)
+                self._exchange = guard.upstream.begin(self._to_send(), self._fence(), self)
         except Exception as error:
             came = error
         if self._exchange is None:
@@ -172,7 +174,7 @@ class Attempt:
             if self._relay is not None:
                 self._relay.close()
             if not self.reply.done():
-                self._answer(unknown_answer(None, self._lease, self._guard.policy), None)
+                self._answer(unknown_answer(None, self._lease, self._guard.policy))
         finally:
             self._on_end(self, None if task.cancelled() else task.exception())
 
@@ -217,11 +219,10 @@ class Attempt:
         guard = self._guard
         if not (guard.observes or self._deps.meanings.held(guard.policy)):
             await self._confirm_scope()
-        return await guard.upstream.send(self._to_send(), self._trusted)
+        return await guard.upstream.send(self._to_send(), self._fence())
 
-    def _trusted(self) -> bool:
-        """The fence."""
-        return self._deps.keeper.trusted(self._lease)
+    def _fence(self) -> Callable[[], bool]:
+        return partial(self._deps.keeper.trusted, self._lease)
 
     async def _confirm_scope(self) -> None:
         """The record is there; so nobody gives its scope another meaning from now on, unless somebody has before. Raises `NotSent`."""
@@ -282,45 +283,54 @@ class Attempt:
         return await self._relay.whole(length)
 
     def _relayed(self, response: UpstreamResponse, spool: Spool) -> None:
-        self._answer(Relayed(response.status, response.reason, self._crossed.to_client, response.content_length, spool), None)
+        self._answer(Relayed(response.status, response.reason, self._crossed.to_client, response.content_length, spool))
 
     # ---- settle
 
     async def _settle(self, outcome: Outcome) -> None:
-        policy, settling = self._guard.policy, self._settling
-        settlement = core.settle(as_core(outcome), policy, self._lease.earlier)
-        answer = first_answer(outcome, settlement, self._lease, policy)
-        longest = policy.settle_timeout if policy.mode is Mode.ENFORCE else min(policy.settle_timeout, OBSERVED_PATIENCE)
-        patience = asyncio.get_running_loop().call_later(longest, self._let_go, answer, None)
+        guard, patience = self._guard, self._patience
+        assert patience is not None, "it has begun"
+        settlement = judged(outcome, guard, self._lease.earlier)
+        name = settlement_name(settlement)
+        answer = first_answer(outcome, settlement, self._lease, guard.policy)
+        patience.wait(self, guard.patience, partial(self._let_go, answer, None, COMMIT_UNCONFIRMED))
         try:
-            transition = await settling.record(settlement, outcome)
-            if transition is Transition.MISSING:
-                transition = await settling.restore(settlement, outcome)
-            if transition is Transition.STALE:
-                if isinstance(outcome, Response) and not self._relaying:
-                    # Somebody else has settled it: what the record holds is the answer now, not ours.
-                    patience.cancel()
-                    unknown = unknown_answer(outcome, self._lease, policy)
-                    patience = asyncio.get_running_loop().call_later(longest, self._let_go, unknown, None)
-                transition = await settling.insist(settlement, outcome)
+            transition = await self._settling.record(settlement, outcome)
+            if transition is not Transition.DONE:
+                transition = await self._settle_all_the_same(transition, settlement, outcome, patience)
         finally:
-            patience.cancel()
-        self._deps.observer.settled(self._guard.route_id, settlement_name(settlement), settlement.reason)
-        if self._relay is not None and self._relay.relaying:
-            self._tell_relayed(settlement)
-        if transition in (Transition.DONE, Transition.ALREADY):  # a set would be made anew every time, and its enums hashed
-            self._let_go(answer, settlement)
+            patience.end(self)
+        self._deps.observer.settled(guard.route_id, name, settlement.reason)
+        relay = self._relay
+        if relay is not None and relay.relaying:
+            self._tell_relayed(name, settlement.reason)
+        if transition is Transition.DONE or transition is Transition.ALREADY:
+            self._let_go(answer, name, settlement.reason)
         else:
-            self._deps.observer.stale_write(settlement_name(settlement))
-            if policy.mode is Mode.OBSERVE:
-                self._let_go(answer, settlement)  # the record is another's; the answer is this client's all the same
+            self._deps.observer.stale_write(name)
+            if guard.observes:
+                self._let_go(answer, name, settlement.reason)  # the record is another's; the answer is this client's all the same
             else:
                 await self._answer_stale(outcome)
 
-    def _tell_relayed(self, settlement: Settlement) -> None:
+    async def _settle_all_the_same(
+        self, transition: Transition, settlement: Settlement, outcome: Outcome, patience: Patience
+    ) -> Transition:
+        """The authority has lost the record, or it is another's."""
+        if transition is Transition.MISSING:
+            transition = await self._settling.restore(settlement, outcome)
+        if transition is not Transition.STALE:
+            return transition
+        if isinstance(outcome, Response) and not self._relaying:
+            # Somebody else has settled it: what the record holds is the answer now, not ours.
+            unknown = unknown_answer(outcome, self._lease, self._guard.policy)
+            patience.wait(self, self._guard.patience, partial(self._let_go, unknown, None, COMMIT_UNCONFIRMED))
+        return await self._settling.insist(settlement, outcome)
+
+    def _tell_relayed(self, name: str, reason: str) -> None:
         """What became of an answer that is under way since before anybody knew; it ends after this."""
         reply = self.reply.result()
-        reply.settlement, reply.reason, reply.upstream_seconds = settlement_name(settlement), settlement.reason, self._upstream_seconds
+        reply.settlement, reply.reason, reply.upstream_seconds = name, reason, self._upstream_seconds
 
     async def _answer_stale(self, outcome: Outcome) -> None:
         """Our write was refused: somebody with better knowledge was first. The client gets what is stored, if anything is.
@@ -344,9 +354,9 @@ class Attempt:
         kept = None if found is None else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
             body = await recall(self._deps, kept)
-            self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us), None)
+            self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us))
         else:
-            self._answer(unknown_answer(outcome, self._lease, self._guard.policy), None)
+            self._answer(unknown_answer(outcome, self._lease, self._guard.policy))
 
     # ---- answer
 
@@ -354,11 +364,11 @@ class Attempt:
     def _relaying(self) -> bool:
         return self._relay is not None and self._relay.relaying
 
-    def _let_go(self, answer: Answer, settlement: Settlement | None) -> None:
+    def _let_go(self, answer: Answer, settlement: str | None, reason: str) -> None:
         """Let the true answer out: whole, or the end of what is being relayed already."""
         relay = self._relay
         if relay is None or not relay.relaying:
-            self._answer(answer, settlement, COMMIT_UNCONFIRMED if settlement is None else None)
+            self._answer(answer, settlement, reason)
         elif relay.ended:
             return
         elif isinstance(answer, Passed):
@@ -366,21 +376,19 @@ class Attempt:
         else:
             relay.cut()
 
-    def _answer(self, answer: Answer, settlement: Settlement | None, unsettled: str | None = None) -> None:
+    def _answer(self, answer: Answer, settlement: str | None = None, reason: str | None = None) -> None:
         if self.reply.done():
             return
         relay = self._relay
         if relay is not None and isinstance(answer, Passed | Relayed) and answer.body is relay.spool:
             relay.spool.hold()  # the reader's; ours ends with the attempt
-        name, reason = (settlement_name(settlement), settlement.reason) if settlement is not None else (None, unsettled)
-        lease = self._settling.lease
         self.reply.set_result(
             Reply(
                 label_of(self._lease),
                 answer,
-                name,
+                settlement,
                 reason,
-                lease.attempt,
+                self._settling.lease.attempt,
                 self._store_seconds,
                 self._upstream_seconds,
                 self._upstream_status,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from gateway.core.model import RecordKey
 from gateway.engine.attempt import Attempt
+from gateway.engine.patience import Patience
 from gateway.ports import Clock, Observer
 
 
@@ -19,6 +20,7 @@ class Attempts:
         self._on_end = on_end
         self._guarding: dict[RecordKey, Attempt] = {}
         self._running: dict[Attempt, None] = {}
+        self._patience = Patience()
         self._stopped = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -26,7 +28,7 @@ class Attempts:
         """Run an attempt. `guards`: requests that wait for its key may rely on `on_end`. Raises as `Attempt.begin`."""
         if guards and self._stopped:
             attempt.stop()
-        attempt.begin(self._ended)
+        attempt.begin(self._ended, self._patience)
         self._running[attempt] = None
         if guards:
             self._guarding[attempt.key] = attempt
@@ -67,9 +69,11 @@ class Attempts:
 
     def _ended(self, attempt: Attempt, error: BaseException | None) -> None:
         self._running.pop(attempt, None)
-        if self._guarding.get(attempt.key) is attempt:
-            del self._guarding[attempt.key]
+        guarding = self._guarding.pop(attempt.key, None)
+        if guarding is attempt:
             self._on_end(attempt)
+        elif guarding is not None:  # a later one for the same key
+            self._guarding[attempt.key] = guarding
         if error is not None:
             self._observer.background_failed("attempt", error)
         if not self._running and self._waiter is not None and not self._waiter.done():

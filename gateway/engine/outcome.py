@@ -6,11 +6,12 @@ from typing import TypeAlias, assert_never
 from gateway.core import decision as core
 from gateway.core.decision import Doubt, Label, Settlement
 from gateway.core.headers import first
-from gateway.core.model import Headers, Lease, StoredResponse
+from gateway.core.model import Earlier, Headers, Lease, StoredResponse
 from gateway.core.policy import HintedOutcome, Mode, Policy
 from gateway.core.problems import Problem
 from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused
 from gateway.engine.failures import failed, status_in_doubt, unreachable
+from gateway.plan import GuardPlan
 from gateway.ports import InDoubt, NotSent, Spool
 
 
@@ -51,6 +52,13 @@ def as_core(outcome: Outcome) -> core.Outcome:
             return core.InDoubt(outcome.reason.value)
         case _:
             assert_never(outcome)
+
+
+def judged(outcome: Outcome, guard: GuardPlan, earlier: Earlier) -> Settlement:
+    """What the outcome means for its record, by the rules of `gateway.core.decision`."""
+    if isinstance(outcome, Response) and outcome.hinted is None and earlier is Earlier.NOTHING and outcome.status not in core.REDIRECTS:
+        return guard.settlements[outcome.status]
+    return core.settle(as_core(outcome), guard.policy, earlier)
 
 
 def label_of(lease: Lease) -> Label:

@@ -9,7 +9,7 @@ from typing import assert_never
 from gateway.core import decision as core
 from gateway.core.decision import Complete, Doubt, Release, Settlement
 from gateway.core.model import Lease, Record
-from gateway.core.packing import INLINE, packed
+from gateway.core.packing import INLINE, PACK_BYTES, packed
 from gateway.core.policy import Mode
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.late import Late, Write
@@ -92,7 +92,10 @@ class Settling:
             retention = Retention.of(self._request.guard.policy, outcome.retention)
         body = outcome.body
         if body is None or (isinstance(body, bytes) and len(body) <= INLINE):
-            return self._until_settled(partial(write, packed(outcome.stored(body)), retention))
+            stored = outcome.stored(body)
+            if body is not None and len(body) >= PACK_BYTES:
+                stored = packed(stored)
+            return self._until_settled(partial(write, stored, retention))
         return self._complete_large(outcome, write, retention)
 
     async def _complete_large(self, outcome: Response, write: Write, retention: Retention) -> Transition:

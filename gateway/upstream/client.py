@@ -66,8 +66,7 @@ class HttpUpstream:
         connection = self._pool.take() if isinstance(request.body, bytes) else None
         if connection is None:
             return None
-        deadline = self._deadline(started, connection.loop)
-        return self._begin(connection, request, fence, deadline, failed, answered, receiver)
+        return self._begin(connection, request, fence, connection.loop.time() if started is None else started, failed, answered, receiver)
 
     async def send(
         self,
@@ -105,10 +104,10 @@ class HttpUpstream:
         answered: Callable[[Exchange], None] | None,
     ) -> Exchange:
         """The long way: connect, or wait for a slot; stream the body."""
-        loop = asyncio.get_running_loop()
-        deadline = self._deadline(started, loop)
-        connection = await self._pool.acquire(deadline, patient=patient)
-        exchange = self._begin(connection, request, fence, deadline, failed, answered, None)
+        loop, total = asyncio.get_running_loop(), self.settings.total
+        started = loop.time() if started is None else started
+        connection = await self._pool.acquire(None if total is None else started + total, patient=patient)
+        exchange = self._begin(connection, request, fence, started, failed, answered, None)
         body = request.body
         if isinstance(body, bytes):
             await exchange.head()
@@ -119,16 +118,12 @@ class HttpUpstream:
             await send_body(loop, exchange, body, request.body_length)
         return exchange
 
-    def _deadline(self, started: float | None, loop: asyncio.AbstractEventLoop) -> float | None:
-        total = self.settings.total
-        return None if total is None else (loop.time() if started is None else started) + total
-
     def _begin(  # noqa: PLR0917 - as `Exchange`
         self,
         connection: Connection,
         request: UpstreamRequest,
         fence: Callable[[], bool],
-        deadline: float | None,
+        started: float,
         failed: Callable[[], None] | None,
         answered: Callable[[Exchange], None] | None,
         receiver: Receiver | None,
@@ -139,7 +134,7 @@ class HttpUpstream:
         begun = False
         try:
             data, bound = encode(request, self.settings.host)
-            exchange = Exchange(connection, self.settings, request, fence, deadline, bound, failed, answered, self._violations, receiver)
+            exchange = Exchange(connection, self.settings, request, fence, started, bound, failed, answered, self._violations, receiver)
             begun = exchange.begin(data)
         finally:
             if not begun:

@@ -17,7 +17,6 @@ import struct
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from gateway.core.model import Headers
 from gateway.runtime.alarm import Alarm
 from gateway.upstream.parser import ResponseParser
 
@@ -70,27 +69,29 @@ class Receiver(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """See the module. Created by the pool, connected by the event loop."""
+    """See the module. Created by the pool, connected by the event loop; then it has a `parser`, for one response after the other."""
 
     __slots__ = (
         "_below_tls",
         "_exchange",
         "_linger",
         "_owner",
-        "_parser",
         "_paused",
         "_poll",
         "_reading",
-        "_rests_until",
         "_tls",
         "_transport",
         "_writable",
         "alarm",
         "closed",
         "loop",
+        "parser",
         "patience",
+        "rests_until",
         "sound",
     )
+
+    parser: ResponseParser
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
         self.loop = loop
@@ -98,10 +99,9 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         self.alarm = Alarm(loop, self._on_alarm)
         self.patience = math.inf
-        self._rests_until = 0.0
+        self.rests_until = 0.0
         self._owner = owner
         self._exchange: Receiver | None = None
-        self._parser: ResponseParser | None = None
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
         self._reading = True
@@ -125,15 +125,6 @@ class Connection(asyncio.Protocol):
         self._transport = secured
         self._tls = secured.get_extra_info("ssl_object")
         secured.set_write_buffer_limits(high=1, low=0)  # it pauses *at* its limit, not above it: with 0 it would never resume
-
-    def parser(self, method: bytes, upgrade: bytes | None, informational: Callable[[int, bytes, Headers], None] | None) -> ResponseParser:
-        """The connection's parser, ready for the response to the next request."""
-        parser = self._parser
-        if parser is None:
-            parser = self._parser = ResponseParser(method, upgrade, informational)
-        else:
-            parser.begin(method, upgrade, informational)
-        return parser
 
     def begin(self, exchange: Receiver, data: bytes) -> None:
         """Write the request's first bytes, and let all that comes back belong to `exchange`."""
@@ -198,7 +189,7 @@ class Connection(asyncio.Protocol):
 
     def rest(self, limit: float) -> None:
         """Lie idle in the pool, for `limit` seconds at most."""
-        self._rests_until = due = self.loop.time() + limit
+        self.rests_until = due = self.loop.time() + limit
         self.alarm.set(due)
 
     def cut(self, *, unsent: bool = True) -> None:
@@ -226,12 +217,6 @@ class Connection(asyncio.Protocol):
             else:
                 transport.abort()
 
-    def usable(self) -> bool:
-        """Whether a request may go out on it after its rest: it is quiet, and its time is not up, even if the alarm
-        could not ring yet.
-        """
-        return self.loop.time() < self._rests_until and self.quiet()
-
     def quiet(self) -> bool:
         """Whether the kernel holds no end of stream, error or byte that the event loop has not read yet.
 
@@ -250,8 +235,8 @@ class Connection(asyncio.Protocol):
         self.sound = False
         self._exchange = None
         self.alarm.stop()
-        if self._parser is not None:
-            self._parser.close()
+        if self._transport is not None:
+            self.parser.close()
         self._wake_writer()
         self._owner.forget(self)
 
@@ -280,6 +265,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's are no subclass
+        self.parser = ResponseParser()
         try:
             stream.set_write_buffer_limits(high=0)  # so that the pauses are exact
             self._poll.register(stream.get_extra_info("socket").fileno(), select.POLLIN)

@@ -26,8 +26,8 @@ class Exchange:
     """Implements `gateway.ports.UpstreamResponse` once its head is there. One coroutine reads at a time. Who gave a
     `receiver` is told then; who did not waits for `head`.
 
-    `deadline` is the instant of the loop's clock at which the whole exchange (of a `lasting` request: its wait for
-    the head) must be over, None for never. `bound`: its request binds the connection to its caller. `answered` is called
+    `started` is the instant of the loop's clock from which `total` counts for the whole exchange (of a `lasting`
+    request: for its wait for the head). `bound`: its request binds the connection to its caller. `answered` is called
     with the head; `failed`, once at most, when the upstream fails the exchange, before its head or after it: by going
     away, by what it sends, by keeping silent. What the caller, the request's body or a slow consumer ends is no such
     failure. `violations` tells the log of answers that break the rules.
@@ -75,7 +75,7 @@ class Exchange:
         settings: UpstreamSettings,
         request: UpstreamRequest,
         fence: Callable[[], bool],
-        deadline: float | None,
+        started: float,
         bound: bool,  # noqa: FBT001 - as above
         failed: Callable[[], None] | None,
         answered: Callable[["Exchange"], None] | None,
@@ -84,10 +84,11 @@ class Exchange:
     ) -> None:
         self._loop = connection.loop
         self._connection: Connection | None = connection
-        self._parser = connection.parser(request.method, request.upgrade, request.informational)
+        self._parser = connection.parser
+        self._parser.begin(request.method, request.upgrade, request.informational)
         self._settings = settings
         self._fence = fence
-        self._deadline = deadline
+        self._deadline = None if settings.total is None else started + settings.total
         self._bound = bound
         self._failed = failed
         self._answered = answered
@@ -225,6 +226,9 @@ class Exchange:
 
         Raises InDoubt as `chunks` does. Does not wait at all when the response came in whole with its head.
         """
+        if self._whole and len(self._left) <= limit:
+            left, self._left = self._left, b""
+            return left
         self._high_water = max(limit, HIGH_WATER)
         while not self._whole and self._buffered() <= limit:
             if self._failure is not None:
@@ -379,7 +383,8 @@ class Exchange:
     def _complete(self, connection: Connection) -> None:
         parser = self._parser
         self._whole = True
-        self._let_go()
+        self._connection = None
+        self._left = parser.take()
         connection.finish(reusable=parser.reusable and not self._early and not self._bound, patience=parser.patience)
 
     def _switch(self, connection: Connection) -> None:

@@ -78,7 +78,7 @@ class ResponseParser:
     )
 
     def __init__(
-        self, method: bytes, upgrade: bytes | None = None, informational: Callable[[int, bytes, Headers], None] | None = None
+        self, method: bytes = b"GET", upgrade: bytes | None = None, informational: Callable[[int, bytes, Headers], None] | None = None
     ) -> None:
         self._llhttp: httptools.HttpResponseParser | None = None
         self.begin(method, upgrade, informational)
@@ -123,7 +123,13 @@ class ResponseParser:
         if not headed:
             if quiet == 0 and data[0] not in _START:
                 self._refuse("not HTTP")
-            self._feed_head(data)
+            if self._malformed is not None:
+                self._repair(self._malformed, data)
+            elif (why := self._parse(data)) is not None:
+                self._begin_anew(data, why)
+            elif not self.head_complete:
+                self._seen = self._seen or bytearray()
+                self._seen += data
             if quiet + len(data) > MAX_HEAD and self.head_complete and _size(self.headers) > MAX_HEAD:
                 self._refuse("head too long")
         elif (why := self._parse(data)) is not None:
@@ -166,18 +172,6 @@ class ResponseParser:
     def _refuse(self, why: str) -> NoReturn:
         self._llhttp = None
         raise Malformed(why) from None
-
-    def _feed_head(self, data: bytes) -> None:
-        if self._malformed is not None:
-            self._repair(self._malformed, data)
-            return
-        why = self._parse(data)
-        if why is not None:
-            self._begin_anew(data, why)
-        elif not self.head_complete:
-            if self._seen is None:
-                self._seen = bytearray()
-            self._seen += data
 
     def _parse(self, data: bytes) -> str | None:
         """Give it to llhttp. Returns what is wrong with it. What a callback raises, a mistake of ours, is raised."""

@@ -57,7 +57,7 @@ class Pool:
         idle = self._idle
         while idle:
             connection = idle.pop()
-            if connection.usable():
+            if connection.loop.time() < connection.rests_until and connection.quiet():  # the alarm may not have rung yet
                 return connection
             connection.cut()
         return None
