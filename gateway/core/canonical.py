@@ -39,10 +39,7 @@ _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _CAPITALS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ") | frozenset(range(0x80, 0x100))
 _CASED = bytes(ord("A") if octet in _CAPITALS else octet for octet in range(256))
 _CASELESS = bytes(set(range(256)) - _CAPITALS - {ord('"'), ord(":")})
-_CASELESS_NAMES = bytes(set(range(256)) - _CAPITALS - {ord('"'), 0})
-"""To keep of a form capitals (all of them an A, letters beyond ASCII too) and quotes alone, and colons, or the NUL in
-which each name ends.
-"""
+"""To keep of a form capitals (all of them an A, letters beyond ASCII too), quotes and colons alone."""
 _BEYOND_BASIC_PLANE = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 """The first bytes of characters beyond U+FFFF in UTF-8."""
 
@@ -127,12 +124,9 @@ def _may_have_variants(form: bytes) -> bool:
     if _BACKSLASH in form:
         form = form.replace(b"\\\\", b"").replace(b'\\"', b"")  # no letter goes, so that names which differ in one still do
     cased = form.translate(_CASED, _CASELESS)
-    if cased.find(b'A":') < 0 and cased.find(b"A:") < 0:  # the second may stand in a name, or in what is none
-        return False
-    form = form.replace(b'":', b"\0")
-    if form.translate(_CASED, _CASELESS_NAMES).find(b"A\0") < 0:
-        return False
-    names = {piece[piece.rfind(b'"') + 1 :] for piece in form.split(b"\0")[:-1]}
+    if cased.find(b'A":') < 0 and (cased.find(b"A:") < 0 or cased.replace(b'":', b"\0").replace(b":", b"").find(b"A\0") < 0):
+        return False  # where a quote begins a text, what is before it is another quote, or a colon behind one
+    names = {piece[piece.rfind(b'"') + 1 :] for piece in form.split(b'":')[:-1]}
     if form.isascii():
         return len(set(map(bytes.lower, names))) != len(names)
     return len({_folded(name.decode()) for name in names}) != len(names)

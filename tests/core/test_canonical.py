@@ -331,7 +331,7 @@ names = st.sampled_from(
     ["a", "A", "b", ":a", ":A", "a:b", "A:b", 'a"', 'A"', "a\\\\", "é", "É", "ß", "ss", "n,", "k", "\u212a", "\u10a0", "\u2d00"]
 )
 holders = st.recursive(
-    st.sampled_from([1, "A", '":A', None]),
+    st.sampled_from([1, "A", '":A', ":", "A:", "x:y", None]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=4),
     max_leaves=6,
 )
@@ -348,6 +348,8 @@ def _variants(value: Any) -> bool:
 @given(holders)
 @example({"k": "v", ":a": 1, ":A": 2})
 @example({'a"': 1, 'A"': 2})
+@example({"a:b": "22:00Z", "A:b": "x:y"})
+@example({"a": "T12:00:00", "b": "A:", "c": ":A"})
 @example({"x": {"ID": 1}, "id": 2})
 def test_names_that_are_one_without_letter_case(value: Any) -> None:
     """A text with such names in one object has no form where they are not wanted; all others have the form that they have anyway."""
