@@ -1,6 +1,7 @@
 # The gateway as a container image, and the sample API with it (python -m gateway.devtools.sample).
 #
-#   docker build -t idempotency-gateway:dev --build-arg REVISION="$(git rev-parse HEAD)" .
+#   docker build -t idempotency-gateway:dev --build-arg VERSION="$(git describe --tags --match 'v*' | cut -c2-)" \
+#     --build-arg REVISION="$(git rev-parse HEAD)" .
 #
 # It serves /etc/idempotency-gateway/gateway.yaml, runs as 10001:10001 and writes to /tmp alone: run it with a read-only root and a
 # tmpfs on /tmp. To pin the base by digest, which a tag does not do:
@@ -24,15 +25,19 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_ROOT
 WORKDIR /build
 RUN python -m venv --without-pip /opt/gateway
 
-# The dependencies are a layer of their own, which a change of the code leaves alone. Wheels only: nothing needs a compiler.
-COPY pyproject.toml ./
-RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *project['optional-dependencies']['jwt'], *project['optional-dependencies']['sealing'], sep='\n')" >dependencies.txt \
- && python -m pip --python /opt/gateway/bin/python install --only-binary :all: --requirement dependencies.txt
+# The dependencies are a layer of their own, which a change of the code leaves alone. Wheels only, since nothing needs a compiler, and none
+# but those whose hashes are known here: an index that was tampered with stops the build.
+COPY deploy/image/requirements.txt deploy/image/build.txt ./
+RUN python -m pip --python /opt/gateway/bin/python install --only-binary :all: --require-hashes --requirement requirements.txt \
+ && python -m pip install --only-binary :all: --require-hashes --requirement build.txt
 
-COPY README.md LICENSE ./
+# The package's version, as the label has it: the context has no .git to take it from.
+ARG VERSION=0.1.dev0
+COPY pyproject.toml README.md LICENSE ./
 COPY gateway/ gateway/
 # Compiled here, since the image is read-only later; unchecked, since nothing edits a source there.
-RUN python -m pip wheel --no-deps --wheel-dir dist . \
+RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_IDEMPOTENCY_GATEWAY="${VERSION}" \
+    python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m pip --python /opt/gateway/bin/python install --no-deps --no-index dist/*.whl \
  && python -m pip --python /opt/gateway/bin/python check \
  && /opt/gateway/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/gateway/lib
@@ -54,7 +59,7 @@ ENTRYPOINT ["idempotency-gateway"]
 CMD ["serve", "--config", "/etc/idempotency-gateway/gateway.yaml"]
 
 # Last, as they change with every commit.
-ARG VERSION=0.1.0
+ARG VERSION=0.1.dev0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="idempotency-gateway" \
       org.opencontainers.image.description="A reverse proxy that gives any HTTP API the Idempotency-Key contract." \

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gateway import __version__
 from gateway.operate.commands.audit import audit
 from gateway.operate.commands.dead_letters import dead_letters
 from gateway.operate.commands.health import health
@@ -43,7 +42,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(__version__, prog_name="idempotency-gateway")
+@click.version_option(package_name="idempotency-gateway", prog_name="idempotency-gateway")
 def main() -> None:
     """A reverse proxy that gives any HTTP API the Idempotency-Key contract.
 
@@ -346,4 +345,6 @@ main.add_command(health)
 @main.command()
 def version() -> None:
     """Print the version."""
+    from gateway import __version__
+
     click.echo(f"idempotency-gateway {__version__}")

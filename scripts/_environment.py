@@ -16,7 +16,8 @@ VENV = ROOT / ".venv"
 OLDEST, NEWEST = (3, 11), (3, 13)
 PARTS = {
     "dev": ["--editable", ".[embedded,sealing]"],
-    "test": ["--editable", ".[embedded,sealing]", "--group", "test", "--group", "lint", "--group", "deploy"],
+    "test": ["--editable", ".[embedded,sealing]", "--group", "test", "--group", "lint", "--group", "deploy", "--group", "build"],
+    "package": ["--group", "build"],
 }
 
 

@@ -8,6 +8,10 @@ import tempfile
 import tomllib
 from asyncio.subprocess import DEVNULL, create_subprocess_exec
 
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from gateway.cli import main
 from gateway.config import TcpListener
 from gateway.operate.admin import make_admin, start_admin
@@ -58,10 +62,49 @@ def test_the_build_sees_only_what_it_copies() -> None:
 
 
 def test_the_label_names_the_version_of_the_package() -> None:
-    """The image's version is the package's, unless a build says otherwise."""
-    arguments = [one.value for one in stages()[-1] if one.name == "ARG"]
-    assert f"VERSION={PROJECT['version']}" in arguments
+    """One argument of the build is the version of the package and of the image; without it both are that of no release."""
+    *_, build, image = stages()
+    defaults = [one.value for stage in (build, image) for one in stage if one.name == "ARG" and one.value.startswith("VERSION=")]
+    assert defaults == ["VERSION=0.1.dev0"] * 2
+    assert any('SETUPTOOLS_SCM_PRETEND_VERSION_FOR_IDEMPOTENCY_GATEWAY="${VERSION}"' in one.value for one in build)
+    assert 'org.opencontainers.image.version="${VERSION}"' in final("LABEL")
     assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in final("LABEL")
+
+
+def locked(name: str) -> dict[str, tuple[str, int]]:
+    """The packages of a lock: each one's version, and how many hashes it has."""
+    text = (ROOT / "deploy" / "image" / name).read_text().replace("\\\n", " ")
+    found = [re.match(r"([\w.-]+)==(\S+)", line) for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
+    return {one[1]: (one[2], line.count("--hash=sha256:")) for one, line in zip(found, lines, strict=True) if one is not None}
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build.txt"])
+def test_nothing_is_installed_whose_hash_is_unknown(name: str) -> None:
+    """Each package of a lock has its hashes, and the Dockerfile installs from the two locks alone."""
+    packages = locked(name)
+    assert packages
+    assert all(hashes > 0 for _, hashes in packages.values())
+    installs = re.findall(r"pip (?:--python \S+ )?install (.*?)(?: &&|$)", " ".join(one.value for one in stages()[1] if one.name == "RUN"))
+    assert len(installs) == 3
+    assert all("--require-hashes --requirement" in one or "--no-index" in one for one in installs)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (
+            "requirements.txt",
+            [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["jwt"], *PROJECT["optional-dependencies"]["sealing"]],
+        ),
+        ("build.txt", tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]),
+    ],
+)
+def test_the_locks_are_those_of_the_project(name: str, wanted: list[str]) -> None:
+    """Each dependency is locked to a version that pyproject.toml allows; deploy/image/lock makes them anew."""
+    packages = locked(name)
+    for requirement in map(Requirement, wanted):
+        assert requirement.specifier.contains(packages[canonicalize_name(requirement.name)][0]), requirement
 
 
 def test_the_image_serves_by_default() -> None:
