@@ -36,7 +36,7 @@ ARG VERSION=0.1.dev0
 COPY pyproject.toml README.md LICENSE ./
 COPY gateway/ gateway/
 # Compiled here, since the image is read-only later; unchecked, since nothing edits a source there.
-RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_IDEMPOTENCY_GATEWAY="${VERSION}" \
+RUN SETUPTOOLS_SCM_PRETEND_VERSION="${VERSION}" \
     python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir dist . \
  && python -m pip --python /opt/gateway/bin/python install --no-deps --no-index dist/*.whl \
  && python -m pip --python /opt/gateway/bin/python check \

@@ -66,7 +66,7 @@ def test_the_label_names_the_version_of_the_package() -> None:
     *_, build, image = stages()
     defaults = [one.value for stage in (build, image) for one in stage if one.name == "ARG" and one.value.startswith("VERSION=")]
     assert defaults == ["VERSION=0.1.dev0"] * 2
-    assert any('SETUPTOOLS_SCM_PRETEND_VERSION_FOR_IDEMPOTENCY_GATEWAY="${VERSION}"' in one.value for one in build)
+    assert any('SETUPTOOLS_SCM_PRETEND_VERSION="${VERSION}"' in one.value for one in build)
     assert 'org.opencontainers.image.version="${VERSION}"' in final("LABEL")
     assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in final("LABEL")
 
