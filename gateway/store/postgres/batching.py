@@ -75,11 +75,13 @@ class Batcher(Generic[I, R]):
             raise unavailable("overloaded", may_have_landed=False)
         future: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
         self._queue.append(Call(owner, item, size, deadline, future))
-        self._start()
+        if self._fetching == 0:
+            self._start()
         return future
 
     def _start(self) -> None:
-        if self._queue and self._fetching == 0 and self._runners < self._width:
+        """There are calls that wait: have a runner fetch them, unless one is about to."""
+        if self._fetching == 0 and self._runners < self._width:
             self._runners += 1
             self._fetching += 1
             self._lanes.spawn(self._run())
@@ -99,14 +101,16 @@ class Batcher(Generic[I, R]):
                     continue
                 try:
                     if batch := self._take():
-                        self._start()
+                        if self._queue:
+                            self._start()
                         await self._execute(lane, batch)
                 finally:
                     self._lanes.release(lane)
         finally:
             self._fetching -= fetching
             self._runners -= 1
-            self._start()
+            if self._queue:
+                self._start()
 
     async def _lane(self) -> Lane | None:
         """A lane, or None after those for whom there will be none have been told."""

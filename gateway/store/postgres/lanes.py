@@ -108,7 +108,7 @@ class Lanes:
 
     def idle(self) -> Lane | None:
         """A lane that nobody uses, as `acquire` gives it, if there is one at once."""
-        while self._idle:
+        while self._idle and not self._closed:
             lane = self._idle.pop()
             if lane.usable:
                 return lane
@@ -121,7 +121,10 @@ class Lanes:
         if lane.usable:
             lane.limit = self._timeout
             self._succeeded()
-            self._hand_on(lane)
+            if self._waiters:
+                self._hand_on(lane)
+            else:
+                self._idle.append(lane)
         else:
             self._live -= 1
             self._hung_up |= lane.hung_up

@@ -149,7 +149,10 @@ class Link:
 
     def _replied(self) -> None:
         self._breaker.served()
-        self._flush()
+        if self._queue:
+            self._flush()
+        else:
+            self._turn = False
 
     def _ended(self, reason: str, cause: Exception) -> None:
         wire, self._wire = self._wire, None
