@@ -42,6 +42,8 @@ RETRY_AFTER_MAX = 60
 class Label(enum.StrEnum):
     """What became of a request, as the metric `idempotency_requests_total` and the access log call it. A closed set."""
 
+    __hash__ = str.__hash__  # each request is counted under one, and the hash of an enum takes a frame
+
     EXECUTE = "execute"
     EXECUTE_RETRY = "execute_retry"
     REEXECUTE = "reexecute"

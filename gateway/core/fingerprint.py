@@ -58,9 +58,6 @@ _REMEMBERED_NAME = 64
 _REMEMBERED_BODY = 16 * 1024
 """How many targets, heads and names are remembered, how long each may be, and how long a body may be that is."""
 
-_COSTLY = frozenset({BodyMode.JSON, BodyMode.FORM})
-"""To read a body so costs more than to look whether an equal one came before."""
-
 
 @dataclass(frozen=True, slots=True)
 class BodyDigest:
@@ -165,13 +162,14 @@ class EqualRequests:
 
 
 class ReadHead(NamedTuple):
-    """What a request's fields come to: the `parts` that count, encoded, how the body is to be read, and the media type
-    as it stands.
+    """What a request's fields come to: the `parts` that count, encoded, how the body is to be read, the media type as
+    it stands, and whether to read the body so costs more than to look whether an equal one came before.
     """
 
     parts: bytes
     mode: BodyMode
     content_type: bytes
+    costly: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +213,7 @@ class Fingerprinter:
         head = self.heads.get(counted) or self._read_head(counted)
         host = content.host if self.host else b""
         equal = self.equal
-        if equal is None or head.mode not in _COSTLY or not isinstance(body, bytes) or len(body) > _REMEMBERED_BODY:
+        if equal is None or not head.costly or not isinstance(body, bytes) or len(body) > _REMEMBERED_BODY:
             return self._make(target, head, body, host)
         glance = hash((target, head.parts, host, body))
         if glance not in equal.seen:
@@ -257,7 +255,8 @@ class Fingerprinter:
             if len(name) <= _REMEMBERED_NAME and not self.head_reader.counts(name):
                 self.passed_over.keep(name, None)
         head = self.head_reader.read(counted)
-        read = ReadHead(length_prefixed(head.parts), self._mode(head.media_type, head.coding), head.content_type)
+        mode = self._mode(head.media_type, head.coding)
+        read = ReadHead(length_prefixed(head.parts), mode, head.content_type, mode in {BodyMode.JSON, BodyMode.FORM})
         short = sum(len(name) + len(value) for name, value in counted) <= _REMEMBERED_LONGEST
         return self.heads.keep(counted, read) if short else read
 
