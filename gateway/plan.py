@@ -26,8 +26,8 @@ plan, the key, the scope, the body, and at last the answer. The engine knows it 
 answered within the callback that read its last byte; the first step that has to wait makes a task of the rest.
 
 *Slow ways* leave this flow at one place each and come back to it: spooled bodies and large JSON at admit; forward-auth and key sets at
-admit; large fingerprints and sealing before reserve; lost replies after reserve; streams and large answers while an attempt reads; tunnels
-and unguarded requests after head. No rule stands on two ways.
+admit; large fingerprints, captured values and sealing before reserve; lost replies after reserve; streams and large answers while an
+attempt reads; tunnels and unguarded requests after head. No rule stands on two ways.
 
 *Failures.* Before reserve nothing has happened. A reserve whose reply is lost is confirmed by a write or taken back. After it the attempt
 alone settles: whatever it meets ends in complete, release or doubt.

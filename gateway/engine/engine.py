@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 
 from gateway.core.decision import Claim, Decision, Gone, InProgress, Label, Lapse, Replay, decide
 from gateway.core.duplicates import Duplicates
+from gateway.core.fingerprint import Content
 from gateway.core.model import Earlier, Fingerprint, Lease, Record, Status, Tombstone
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, OnStoreOutage
@@ -81,6 +82,8 @@ class Engine:
         try:
             if preparation is not None:
                 await preparation
+            if request.guard.captures:
+                await self._keep(request)
             while found is None or isinstance(found, Record | Tombstone):
                 if found is not None:
                     found = await self._judge(request, found, search)
@@ -106,18 +109,19 @@ class Engine:
     def _prepare(self, request: GuardedRequest) -> Awaitable[None] | None:
         """Make the fingerprint. What has to be waited for is returned."""
         guard, content = request.guard, content_of(request)
-        large = isinstance(content.body, bytes) and len(content.body) > INLINE
-        if large or (guard.seals and not guard.observes):
-            return self._prepare_slowly(request, large=large)
+        if isinstance(content.body, bytes) and len(content.body) > INLINE:
+            return self._prepare_slowly(request, content)
         request.meaning = guard.fingerprinter.fingerprint(content)
         return None
 
-    async def _prepare_slowly(self, request: GuardedRequest, *, large: bool) -> None:
-        """The fingerprint of a large body is made off the event loop; where the route resends, the request is sealed."""
-        guard, content = request.guard, content_of(request)
-        fingerprint = guard.fingerprinter.fingerprint
-        request.meaning = await self._deps.offload(fingerprint, content) if large else fingerprint(content)
-        if guard.seals and not guard.observes:
+    async def _prepare_slowly(self, request: GuardedRequest, content: Content) -> None:
+        """The fingerprint of a large body is made off the event loop."""
+        request.meaning = await self._deps.offload(request.guard.fingerprinter.fingerprint, content)
+
+    async def _keep(self, request: GuardedRequest) -> None:
+        """What is kept with the record for finding out a doubt: it is in the reserve's row, so that it lasts before anything is sent."""
+        request.capture()
+        if request.guard.seals:
             await seal(self._deps, request)
 
     # ---- reserve and decide

@@ -38,8 +38,8 @@ class GuardedRequest(Protocol):
     `guard` is the plan of its route, `key` where its record is, `key_digest` the key as logs show it. `origin_form` is the request target
     as received, in origin-form; `fields` are the field lines without what would mislead the upstream. A `payload` that was spilled comes
     with the digest of its `parts` if it is multipart; `text` is what is known of the body as JSON. The engine sets the others: `content` is
-    what the fingerprint is made of, `meaning` the fingerprint, `sealed` as in `Intent`; so are `captured` and `correlation`, which come
-    with the request.
+    what the fingerprint is made of, `meaning` the fingerprint, `sealed` as in `Intent`; so are `captured` and `correlation`, which
+    `capture` sets.
     """
 
     request_id: str
@@ -70,6 +70,10 @@ class GuardedRequest(Protocol):
 
     def forward(self) -> Parts:
         """What the upstream shall see, which only a request that executes needs; a body of None stays as it came."""
+        ...
+
+    def capture(self) -> None:
+        """Set what is kept of the request for finding out what became of it; while its body is there."""
         ...
 
     def close(self) -> None:

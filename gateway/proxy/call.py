@@ -11,9 +11,11 @@ from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.key import Key
 from gateway.core.key_location import Parts
 from gateway.core.model import Fingerprint, RecordKey
-from gateway.core.policy import Policy
+from gateway.core.policy import ForwardKey, Policy
+from gateway.core.reconcile.capture import capture
+from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.routes import split_target
-from gateway.core.scope import Scope
+from gateway.core.scope import Scope, derived_key
 from gateway.core.splice import JsonText
 from gateway.engine.request import Client, Held
 from gateway.http.body import Pace, expect_continue
@@ -180,6 +182,18 @@ class Call(Request):
     @property
     def client(self) -> Client:
         return self.connection
+
+    def capture(self) -> None:
+        """Its key as the upstream sees it, and named values."""
+        policy, key, body = self.guard.policy, self.key, self.payload
+        wanted = policy.reconcile.capture
+        captured = capture(body if isinstance(body, bytes) else None, self.fields.first(b"content-type"), wanted) if wanted else {}
+        derived = policy.forward_key is ForwardKey.DERIVED
+        captured[OWN_KEY] = derived_key(self.routing.secret, key.scope_id, key.key).decode() if derived else key.key
+        if self.principal is not None:
+            captured[OWN_PRINCIPAL] = self.principal
+        self.captured = captured
+        self.correlation = None if policy.webhook is None else captured.get(policy.webhook.by)
 
     def forward(self) -> Parts:
         parts = self.forwarded()

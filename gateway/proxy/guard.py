@@ -9,11 +9,9 @@ from gateway.core.decision import Label
 from gateway.core.key import Key
 from gateway.core.model import RecordKey
 from gateway.core.packing import INLINE
-from gateway.core.policy import FormKey, ForwardKey
+from gateway.core.policy import FormKey
 from gateway.core.problems import Problem
-from gateway.core.reconcile.capture import capture
-from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
-from gateway.core.scope import PrincipalMissing, derived_key, key_digest, scope_of
+from gateway.core.scope import PrincipalMissing, key_digest, scope_of
 from gateway.core.splice import JsonText
 from gateway.core.weak_keys import notice
 from gateway.engine.answers import Refused, Reply
@@ -126,8 +124,6 @@ class Guard:
         if guard.changes_body and call.forwarded() is None:
             form = isinstance(guard.policy.key_goes_to, FormKey)
             return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=_NO_ROOM[form]))
-        if guard.captures:
-            _capture(call, guard, whole)
         return None
 
 
@@ -164,19 +160,6 @@ async def _identify(call: Call) -> Reply | None:
     if parts.unavailable:
         return Reply(Label.PRINCIPAL_UNAVAILABLE, Refused(Problem.PRINCIPAL_UNAVAILABLE, retry_after=1, detail=parts.detail))
     return Reply(Label.PRINCIPAL_MISSING, Refused(Problem.PRINCIPAL_MISSING, detail=parts.detail, challenges=parts.challenges))
-
-
-def _capture(call: Call, guard: GuardPlan, body: bytes | None) -> None:
-    """What is kept of the request for finding out what became of it: its key as the upstream sees it, and named values."""
-    policy, key = guard.policy, call.key
-    wanted = policy.reconcile.capture
-    captured = capture(body, call.fields.first(b"content-type"), wanted) if wanted else {}
-    derived = policy.forward_key is ForwardKey.DERIVED
-    captured[OWN_KEY] = derived_key(call.routing.secret, key.scope_id, key.key).decode() if derived else key.key
-    if call.principal is not None:
-        captured[OWN_PRINCIPAL] = call.principal
-    call.captured = captured
-    call.correlation = None if policy.webhook is None else captured.get(policy.webhook.by)
 
 
 async def read_json(body: bytes, pointers: tuple[str, ...]) -> JsonText:

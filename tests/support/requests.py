@@ -59,6 +59,9 @@ class StagedRequest:
     def forward(self) -> Parts:
         return Parts(self.wire, self.origin_form, None)
 
+    def capture(self) -> None:
+        """It comes with what is captured."""
+
     def close(self) -> None:
         held, self.held, self.payload, self.content = self.held, None, b"", None
         if held is not None:
