@@ -61,7 +61,7 @@ class Granting(MemoryStore):
         return int(SystemClock().boottime() * 1e6)
 
     async def reserve(self, intent: Intent) -> Lease:
-        return Lease(intent.key, UUID(int=0), intent.owner, 1, 1e9, intent.terms.lease)
+        return Lease(intent.key, UUID(int=0), intent.owner, 1, 1e9, intent.terms.lease, intent=intent)
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         return Settled(Transition.DONE, self.now_us() + 3_600_000_000)

@@ -7,7 +7,7 @@ for (scope, key); a *lease* is the executor's time-limited ownership of it.
 import enum
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -150,6 +150,9 @@ class Lease:
 
     `earlier`: what the attempts before it may have done. It is a `reexecution` (`on_unknown: reexecute`) where one is
     in doubt.
+
+    `intent` is what a store was asked for when it gave the lease, so that a cache knows what a completion answers. None:
+    no cache need know.
     """
 
     key: RecordKey
@@ -159,6 +162,7 @@ class Lease:
     started: float
     duration: float
     earlier: Earlier = Earlier.NOTHING
+    intent: "Intent | None" = field(default=None, repr=False, compare=False)
 
     @property
     def reexecution(self) -> bool:

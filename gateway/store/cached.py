@@ -9,9 +9,6 @@ from gateway.store.replay_cache import Answer, ReplayCache
 
 STORE = "local"
 
-_MAX_RUNNING = 65536
-"""Attempts of which is known what their completion would answer. There are never so many; each is forgotten when it ends."""
-
 
 class CachedStore:
     """A `Store` over `store`. It learns from what `store` reports as completed, and from the completions of its own
@@ -25,7 +22,6 @@ class CachedStore:
         self._cache = cache
         self._clock = clock
         self._observer = observer or NullObserver()
-        self._running: dict[bytes, Intent] = {}
 
     def known(self, key: RecordKey, fingerprint: Fingerprint, now: float) -> Remembered | None:
         """A `Recollection`. A completed record that is told from here has the version 0, or the one that it was read with."""
@@ -40,18 +36,13 @@ class CachedStore:
             return await self._store.reserve(intent)
         asked = self._clock.boottime()
         found = await self._store.reserve(intent)
-        if isinstance(found, Lease):
-            self._run(intent)
-        elif isinstance(found, Record):
+        if isinstance(found, Record):
             self._learn(found, asked)
         return found
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
         """As `Store.claim`."""
-        lease = await self._store.claim(found, intent)
-        if lease is not None and not intent.terms.observed:
-            self._run(intent)
-        return lease
+        return await self._store.claim(found, intent)
 
     async def lapse(self, found: Record) -> bool:
         """As `Store.lapse`."""
@@ -65,25 +56,20 @@ class CachedStore:
         """As `Store.complete`."""
         asked = self._clock.boottime()
         settled = await self._store.complete(lease, response, retention)
-        intent = self._running.pop(lease.owner, None)
-        expires_at_us = settled.expires_at_us
+        intent, expires_at_us = lease.intent, settled.expires_at_us
         done = settled.transition is Transition.DONE or settled.transition is Transition.ALREADY
-        if intent is not None and expires_at_us is not None and done and settled.whole:
+        if intent is not None and not intent.terms.observed and expires_at_us is not None and done and settled.whole:
             answer = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires_at_us, response)
             self._cache.put(lease.key, answer, asked)
         return settled
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         """As `Store.release`."""
-        settled = await self._store.release(lease, reason, retention)
-        self._running.pop(lease.owner, None)
-        return settled
+        return await self._store.release(lease, reason, retention)
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """As `Store.doubt`."""
-        settled = await self._store.doubt(lease, reason)
-        self._running.pop(lease.owner, None)
-        return settled
+        return await self._store.doubt(lease, reason)
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         """As `Store.restore`."""
@@ -96,11 +82,6 @@ class CachedStore:
     def now_us(self) -> int | None:
         """As `Store.now_us`."""
         return self._store.now_us()
-
-    def _run(self, intent: Intent) -> None:
-        if len(self._running) >= _MAX_RUNNING:
-            del self._running[next(iter(self._running))]
-        self._running[intent.owner] = intent
 
     def _learn(self, found: Record, asked: float) -> None:
         if found.status is not Status.COMPLETED or found.expired or found.response is None or found.expires_at_us is None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from gateway.core.model import Intent, Lease, Record, Status, StoredResponse, Tombstone
+from gateway.core.model import Earlier, Intent, Lease, Record, Status, StoredResponse, Tombstone
 from gateway.core.packing import PLAIN
 from gateway.core.timeline import Limits
 from gateway.ports import OBSERVED_DOUBT_KEPT, Retention, Settled, StoreUnavailable, Transition
@@ -175,7 +175,7 @@ class Statements:
         sql, arguments = reserve_alone_statement(alone)
         for row in await lane.fetch(sql, *arguments):
             self._clock.read(row[1], sent)
-            return {alone.owner: Lease(alone.key, row[2], alone.owner, 1, sent, alone.terms.lease)}
+            return {alone.owner: Lease(alone.key, row[2], alone.owner, 1, sent, alone.terms.lease, Earlier.NOTHING, alone)}
         try:
             return await self._reserve(lane, intents)
         except StoreUnavailable as error:  # there is a record
@@ -193,7 +193,7 @@ class Statements:
             owner, record_id, found = row[0], row[2], row[3]
             intent = by_owner[owner]
             if record_id is not None:
-                answers[owner] = Lease(intent.key, record_id, owner, 1, sent, intent.terms.lease)
+                answers[owner] = Lease(intent.key, record_id, owner, 1, sent, intent.terms.lease, Earlier.NOTHING, intent)
             elif found is None:
                 answers.setdefault(owner, Tombstone(intent.key, *row[4]))  # a record that began under an older one is what counts
             elif not isinstance(answers.get(owner), Lease):  # a lease wins over a row that was deleted after the statement's snapshot

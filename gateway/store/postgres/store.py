@@ -219,7 +219,7 @@ class PostgresStore:
             sent = self._clock.boottime()
             for row in await lane.fetch(QUERIES[query], *arguments, self._clock.limits()):
                 self._clock.read(row["now_us"], sent)
-                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.terms.lease, earlier)
+                return Lease(found.key, row["record_id"], intent.owner, row["attempt"], sent, intent.terms.lease, earlier, intent)
             return None
 
         return await self._calls.run("claim", work, deadline)

@@ -46,7 +46,7 @@ class MemoryStore:
             self._rows[intent.key] = row
         else:
             return report(intent.key, row, now)
-        return Lease(intent.key, row.record_id, intent.owner, row.attempt, started, intent.terms.lease)
+        return Lease(intent.key, row.record_id, intent.owner, row.attempt, started, intent.terms.lease, intent=intent)
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
         started, now = self._boottime(), self._now()
@@ -63,7 +63,7 @@ class MemoryStore:
         else:
             return None
         self._rows[found.key] = taken.leased(now, intent.terms.lease)
-        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.terms.lease, found.earlier)
+        return Lease(found.key, taken.record_id, intent.owner, taken.attempt, started, intent.terms.lease, found.earlier, intent)
 
     async def lapse(self, found: Record) -> bool:
         row, now = self._exactly(found), self._now()

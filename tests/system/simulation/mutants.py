@@ -165,7 +165,7 @@ class BelievesAnothersLease(TieredStore):
 
 class LearnsBeforeTheCommit(CachedStore):
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
-        intent, now_us = self._running.get(lease.owner), self.now_us()
+        intent, now_us = lease.intent, self.now_us()
         if intent is not None and now_us is not None:
             expires = now_us + int(retention.seconds * 1e6)
             known = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires, response)
