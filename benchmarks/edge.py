@@ -44,7 +44,7 @@ async def serve_ours(port: int) -> None:
     from gateway.http.listener import ProxyServer  # noqa: PLC0415
     from gateway.http.problem import ProblemWriter  # noqa: PLC0415
     from gateway.http.request import Request, RequestFactory  # noqa: PLC0415
-    from gateway.http.response import WireResponse  # noqa: PLC0415
+    from gateway.http.response import WireResponse, wire_response  # noqa: PLC0415
     from gateway.runtime.spool import MemoryBudget  # noqa: PLC0415
 
     class Handler:
@@ -52,12 +52,12 @@ async def serve_ours(port: int) -> None:
 
         async def handle(self, request: Request) -> WireResponse:
             if request.target == b"/cpu":
-                return WireResponse(200, b"OK", (), cpu())
+                return wire_response(200, b"OK", (), cpu())
             body = request.body.take()
             while not request.body.at_end:
                 body += await request.body.read()
             assert body == SENT
-            return WireResponse(201, b"Created", HEADERS, BODY)
+            return wire_response(201, b"Created", HEADERS, BODY)
 
     server = ProxyServer(Handler(), ProblemWriter(), ClientLimits(), lambda _: None, lambda _: False, memory=MemoryBudget(2**24))
     await (await asyncio.get_running_loop().create_server(server, "127.0.0.1", port)).serve_forever()

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import uvloop
 
@@ -15,10 +16,32 @@ from gateway.core.decision import Label
 from gateway.core.policy import HeaderPrincipal, Policy, Route
 from gateway.observe import MetricsObserver
 from gateway.observe.accesslog import access_line
-from gateway.ports import Exchange
 
 REQUESTS = 10_000
 ROUTE = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (HeaderPrincipal("Authorization"),)))
+
+
+class Exchange(NamedTuple):
+    """`FinishedRequest` as a value."""
+
+    request_id: str
+    route: str
+    mode: str
+    decision: Label
+    method: str
+    status: int
+    total_seconds: float
+    store_seconds: float = 0.0
+    upstream_seconds: float | None = None
+    upstream_status: int | None = None
+    settlement: str | None = None
+    reason: str | None = None
+    key_digest: str | None = None
+    attempt: int | None = None
+    request_bytes: int = 0
+    response_bytes: int = 0
+    client_gone: bool = False
+    client_address: str | None = None
 
 
 def exchanges() -> list[Exchange]:

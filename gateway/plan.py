@@ -8,7 +8,7 @@ use is None (or empty), so a feature costs only the routes that use it. A plan i
 plans, and requests under way keep theirs, so nothing has to remember routes that left the map.
 
 *One object.* The connection makes a `Call` for each head that has come. It carries everything from there to the log line: the head, the
-plan, the key, the scope, the body, and at last the answer. The engine knows it as a `GuardedRequest`, the observer as an `Exchange`.
+plan, the key, the scope, the body, and at last the answer. The engine knows it as a `GuardedRequest`, the observer as a `FinishedRequest`.
 
 *One flow.*  head → admit → (body) → (recall) → reserve → decide → execute | answer
 

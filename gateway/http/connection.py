@@ -13,7 +13,7 @@ from gateway.http.limits import ClientLimits, Crowd, peer_address
 from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
 from gateway.http.refusals import Refusals
 from gateway.http.request import Request, RequestBody, RequestFactory
-from gateway.http.response import Answering, WireResponse, reason_of, untaken
+from gateway.http.response import Answering, WireResponse, reason_of, untaken, wire_response
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
 from gateway.principal import certificate_subject
@@ -328,7 +328,7 @@ class ClientConnection(LingeringClose):
         """A failure of our own. The connection is closed after it."""
         _log.error("Error handling request", exc_info=error)
         status, headers, body = self._refusals.failure()
-        return WireResponse(status, reason_of(status), headers, body, close=True)
+        return wire_response(status, reason_of(status), headers, body, close=True)
 
     def _answered(self, request: Request, response: WireResponse | None) -> None:
         """The answer was written. None: there is nobody to talk to any more."""

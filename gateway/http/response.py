@@ -65,7 +65,7 @@ def send_informational(request: Request, status: int, reason: bytes, headers: He
     """Pass a 1xx response on to a client that can read one (RFC 9110 section 15.2: not to one of HTTP/1.0). Nothing if it is gone."""
     transport = request.connection.transport
     if request.version[1] >= 1 and transport is not None and not transport.is_closing():
-        transport.write(_head(status, reason, to_client(headers), b""))
+        transport.write(beginning(status, reason, to_client(headers)) + b"\r\n")
 
 
 def beginning(status: int, reason: bytes, headers: Headers) -> bytes:
@@ -76,10 +76,6 @@ def beginning(status: int, reason: bytes, headers: Headers) -> bytes:
 def lines_of(headers: Headers) -> bytes:
     """The fields as lines of a head."""
     return b"".join([b"%b: %b\r\n" % field for field in headers])
-
-
-def _head(status: int, reason: bytes, headers: Headers, framing: bytes) -> bytes:
-    return b"%b%b\r\n" % (beginning(status, reason, headers), framing)
 
 
 class Pieces(Protocol):
@@ -105,8 +101,7 @@ PATIENT = Patience()
 
 
 class WireResponse:
-    """One answer. `headers` go out as they are, then the framing, which is ours for this hop. Where the `begun` head of an
-    answer is at hand (see `beginning`), it stands for status line and headers.
+    """One answer. Its `begun` head (see `beginning`) goes out as it is, then the framing, which is ours for this hop.
 
     A `body` that comes in pieces is streamed: under `length` when it is known, chunked otherwise, or ended by closing for an HTTP/1.0
     client. A client that tries our `patience` is cut. `started`: it was written, is being written, or never will be. `keep_alive`: the
@@ -118,10 +113,8 @@ class WireResponse:
         "_begun",
         "_body",
         "_close_after",
-        "_headers",
         "_length",
         "_patience",
-        "_reason",
         "_undrained",
         "cut",
         "keep_alive",
@@ -133,19 +126,15 @@ class WireResponse:
     def __init__(
         self,
         status: int,
-        reason: bytes,
-        headers: Headers,
+        begun: bytes,
         body: bytes | Pieces = b"",
         *,
         length: int | None = None,
         close: bool = False,
         patience: Patience = PATIENT,
-        begun: bytes | None = None,
     ) -> None:
         self._begun = begun
         self.status = status
-        self._reason = reason
-        self._headers = headers
         self._body = body
         self._length = length
         self._close_after = close
@@ -203,8 +192,7 @@ class WireResponse:
             framing += b"Connection: close\r\n"
         elif request.version[1] == 0:
             framing += b"Connection: keep-alive\r\n"
-        begun = beginning(self.status, self._reason, self._headers) if self._begun is None else self._begun
-        return b"%b%b\r\n%b" % (begun, framing, body)
+        return b"%b%b\r\n%b" % (self._begun, framing, body)
 
     def _announced(self, request: Request) -> bytes:
         """The framing of an answer that has no body: one to HEAD, and a 304, may say what a GET would have got."""
@@ -316,13 +304,18 @@ def untaken(transport: asyncio.WriteTransport | None) -> int:
     return transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
 
+def wire_response(status: int, reason: bytes, headers: Headers, body: bytes | Pieces = b"", *, close: bool = False) -> WireResponse:
+    """An answer with these fields."""
+    return WireResponse(status, beginning(status, reason, headers), body, close=close)
+
+
 class WireTunnel(WireResponse):
-    """A 101 answer, after which `joined` carries bytes until one side ends. The upstream's Upgrade is among `headers`."""
+    """A 101 answer, after which `joined` carries bytes until one side ends. The head that has `begun` says to which protocol."""
 
     __slots__ = ("_joined",)
 
-    def __init__(self, reason: bytes, headers: Headers, joined: Callable[[], Awaitable[int]]) -> None:
-        super().__init__(101, reason, headers)
+    def __init__(self, begun: bytes, joined: Callable[[], Awaitable[int]]) -> None:
+        super().__init__(101, begun)
         self._joined = joined
 
     def send(self, request: Request) -> bool:
@@ -332,5 +325,5 @@ class WireTunnel(WireResponse):
         if self.started:
             return
         self.started = True
-        self._write(request, _head(self.status, self._reason, self._headers, b"Connection: upgrade\r\n"))
+        self._write(request, self._begun + b"Connection: upgrade\r\n\r\n")
         self.sent = await self._joined()

@@ -7,7 +7,7 @@ reconciler, of webhooks and of operators.
 
 from gateway.core.failures import DoubtReason, NotSentReason
 from gateway.ports.bodies import Body, Memory, Spool
-from gateway.ports.observer import Exchange, FinishedRequest, Observer, StoreObserver
+from gateway.ports.observer import FinishedRequest, Observer, StoreObserver
 from gateway.ports.store import (
     OBSERVED_DOUBT_KEPT,
     TOMBSTONE_AFTER,
@@ -48,7 +48,6 @@ __all__ = [
     "Counts",
     "DoubtReason",
     "Doubted",
-    "Exchange",
     "Exchanging",
     "FinishedRequest",
     "InDoubt",

@@ -1,7 +1,7 @@
 """What requests, stores and background work report, for metrics and logs."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from gateway.core.decision import Label
 from gateway.ports.store import Counts, Swept
@@ -10,12 +10,12 @@ from gateway.ports.upstream import WebhookExchange
 
 class FinishedRequest(Protocol):
     """One finished request, reported once. The observer reads what it wants at once and keeps nothing; so a fact that
-    costs something, such as `client_address`, may be a property. Durations are seconds; `status` is that of the answer to the
-    client.
+    costs something, such as `client_address`, may be a property. Durations are seconds; `status` is that of the answer
+    to the client.
 
-    `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`). An exchange
-    holds no key, no credential and no body. `client_address` is the nearest address that is no trusted proxy. `settlement` and
-    `reason` are None if no attempt ran, or while the gateway still settles it.
+    `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`).
+    `client_address` is the nearest address that is no trusted proxy. `settlement` and `reason` are None if no attempt
+    ran, or while the gateway still settles it. No key, credential or body is told of.
     """
 
     @property
@@ -54,29 +54,6 @@ class FinishedRequest(Protocol):
     def client_gone(self) -> bool: ...
     @property
     def client_address(self) -> str | None: ...
-
-
-class Exchange(NamedTuple):  # made for every request, and a frozen dataclass of this size takes ten times as long to make
-    """`FinishedRequest` as a value."""
-
-    request_id: str
-    route: str
-    mode: str
-    decision: Label
-    method: str
-    status: int
-    total_seconds: float
-    store_seconds: float = 0.0
-    upstream_seconds: float | None = None
-    upstream_status: int | None = None
-    settlement: str | None = None
-    reason: str | None = None
-    key_digest: str | None = None
-    attempt: int | None = None
-    request_bytes: int = 0
-    response_bytes: int = 0
-    client_gone: bool = False
-    client_address: str | None = None
 
 
 class StoreObserver(Protocol):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
+from gateway.core.decision import Label
 from gateway.core.fingerprint import Content
 from gateway.core.headers import Fields, Hop, to_upstream, uncoded
 from gateway.core.host import asked_for, effective_host, normal_host
@@ -17,6 +18,7 @@ from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.routes import split_target
 from gateway.core.scope import Scope, derived_key
 from gateway.core.splice import JsonText
+from gateway.engine.answers import Reply
 from gateway.engine.request import Client, Held
 from gateway.http.body import Pace, expect_continue
 from gateway.http.request import Connection, Request, RequestBody
@@ -28,7 +30,8 @@ _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 class Call(Request):
-    """A client's request, and what has become known of it so far; the engine's `GuardedRequest`.
+    """A client's request, and what has become known of it so far; the engine's `GuardedRequest`, and in the end the observer's
+    `FinishedRequest`.
 
     `begin` must be called first. `fields` are the field lines without what would mislead the upstream; `doubles` the folded names of those
     that came in a second spelling, which is gone. `origin_form` is the target that is forwarded, byte for byte; `effective_host` the host
@@ -38,14 +41,18 @@ class Call(Request):
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
     is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
     100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation` and `sealed` are as in `GuardedRequest`.
+    What only a `FinishedRequest` has is known after `end`.
     """
 
     __slots__ = (
+        "attempt",
         "body_read",
         "captured",
+        "client_gone",
         "content",
         "correlation",
         "cors",
+        "decision",
         "doubles",
         "effective_host",
         "guard",
@@ -60,16 +67,24 @@ class Call(Request):
         "parts",
         "payload",
         "principal",
+        "reason",
         "request_bytes",
         "request_id",
+        "response_bytes",
         "route",
         "routing",
         "scope",
         "sealed",
         "sent_key",
+        "settlement",
         "started",
+        "status",
+        "store_seconds",
         "text",
+        "total_seconds",
         "unlisted",
+        "upstream_seconds",
+        "upstream_status",
         "waited_for",
     )
 
@@ -81,8 +96,19 @@ class Call(Request):
     guard: GuardPlan
     key: RecordKey
     meaning: Fingerprint
+    decision: Label
+    status: int
+    total_seconds: float
+    store_seconds: float
+    upstream_seconds: float | None
+    upstream_status: int | None
+    settlement: str | None
+    reason: str | None
+    attempt: int | None
+    response_bytes: int
+    client_gone: bool
 
-    def __init__(  # noqa: PLR0917 - positional, since it is called for every request
+    def __init__(  # noqa: PLR0917 - positional, since it is called for every request; for that reason it calls no other
         self,
         connection: Connection,
         method: str,
@@ -92,7 +118,13 @@ class Call(Request):
         body: RequestBody,
         keep_alive: bool,  # noqa: FBT001 - as above
     ) -> None:
-        super().__init__(connection, method, target, version, fields, body, keep_alive)
+        self.connection = connection
+        self.method = method
+        self.target = target
+        self.version = version
+        self.fields = fields
+        self.body = body
+        self.keep_alive = keep_alive
         self.cors: Cors | None = None
         self.route = UNMATCHED
         self.mode = "off"
@@ -121,9 +153,9 @@ class Call(Request):
         self.routing = routing
         self.request_id = request_id
         self.started = now
-        expected = self.fields.first(b"expect")
-        self.waited_for = expected is not None and expected.strip(b" \t").lower() == b"100-continue"
-        host = self.fields.first(b"host")
+        expected, host = self.fields.first(b"expect"), self.fields.first(b"host")
+        if expected is not None:
+            self.waited_for = expected.strip(b" \t").lower() == b"100-continue"
         if self.target.startswith(b"/"):
             self.origin_form, self.effective_host = self.target, host or b""
         else:
@@ -139,6 +171,7 @@ class Call(Request):
             return host
         return asked_for(host, self.fields)
 
+    @property
     def client_address(self) -> str | None:
         """The nearest address that is no trusted proxy, for logs; None on a unix socket that no trusted word has come through."""
         peer, routing = self.connection.address, self.routing
@@ -176,6 +209,23 @@ class Call(Request):
         held, self.held, self.payload, self.content, self.text = self.held, None, b"", None, None
         if held is not None:
             held.close()
+
+    # ---- for the observer
+
+    def end(self, reply: Reply, status: int, sent: int, seconds: float, *, gone: bool) -> None:
+        """It was answered after so many seconds, with so many bytes of a body; or the client was `gone`."""
+        self.decision = reply.label
+        self.status = status
+        self.total_seconds = seconds
+        self.store_seconds = reply.store_seconds
+        self.upstream_seconds = reply.upstream_seconds
+        self.upstream_status = reply.upstream_status
+        self.settlement = reply.settlement
+        self.reason = reply.reason
+        self.attempt = reply.attempt
+        self.response_bytes = sent
+        self.client_gone = gone
+        self.request_bytes = self.request_bytes or self.body.received
 
     # ---- for the engine
 

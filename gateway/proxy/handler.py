@@ -21,12 +21,12 @@ from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
 from gateway.http.response import CLIENT_GONE, Answering, WireResponse
 from gateway.plan import RoutePlan
-from gateway.ports import Clock, Exchange, Memory, Observer, Randomness, RelayCut
+from gateway.ports import Clock, Memory, Observer, Randomness, RelayCut
 from gateway.proxy.admission import Unkeyed
 from gateway.proxy.call import Call
 from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, unlisted
 from gateway.proxy.guard import Admission, Guard, Missing
-from gateway.proxy.head import judge_head
+from gateway.proxy.head import is_plain, judge_head
 from gateway.proxy.passthrough import pass_through
 from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
@@ -159,7 +159,11 @@ class Proxy:
 
     def _look(self, call: Call) -> RoutePlan | Reply:
         """Judge the head, and find the plan of the request's route; or the answer, if it goes no further."""
-        call.cors = call.routing.edge.cors
+        routing, plain = call.routing, is_plain(call)
+        plan = routing.plain.get((call.method, call.target, call.effective_host)) if plain else None
+        if plan is not None:
+            return self._take_plan(call, plan)
+        call.cors = routing.edge.cors
         stopped = judge_head(call)
         if stopped is not None:
             self._observer.request_started(call.route)
@@ -168,17 +172,12 @@ class Proxy:
         asked = preflight_of(call.method, call.fields)
         if asked is not None and (answered := self._answer_preflight(call, asked, host)) is not None:
             return answered
-        found = RefusedTarget(None) if call.method == "CONNECT" else call.routing.find(call.method, call.target, host)
+        found = RefusedTarget(None) if call.method == "CONNECT" else routing.find(call.method, call.target, host)
         match found:
             case RoutePlan():
-                call.route, call.cors = found.id, found.cors
-                self._observer.request_started(found.id)
-                refused = None if found.overrides is None else judge_overrides(call, found.overrides, found)
-                if refused is not None:
-                    return refused
-                if found.guard is not None:
-                    call.guard, call.guarded, call.mode = found.guard, True, found.mode
-                return found
+                if plain:
+                    routing.plain.keep((call.method, call.target, call.effective_host), found)
+                return self._take_plan(call, found)
             case NoRoute():
                 self._observer.request_started(call.route)
                 return Reply(Label.REFUSED_TARGET, Refused(Problem.NO_ROUTE))
@@ -190,6 +189,16 @@ class Proxy:
                 return Reply(Label.REFUSED_TARGET, Refused(problem))
             case _:
                 assert_never(found)
+
+    def _take_plan(self, call: Call, plan: RoutePlan) -> RoutePlan | Reply:
+        call.route, call.cors = plan.id, plan.cors
+        self._observer.request_started(plan.id)
+        refused = None if plan.overrides is None else judge_overrides(call, plan.overrides, plan)
+        if refused is not None:
+            return refused
+        if plan.guard is not None:
+            call.guard, call.guarded, call.mode = plan.guard, True, plan.mode
+        return plan
 
     def _answer_preflight(self, call: Call, asked: Preflight, host: bytes) -> Reply | None:
         """Where the route that takes the request to come says that we answer. Nothing is run, so no guard is asked."""
@@ -262,7 +271,7 @@ class Proxy:
 
     def _gone(self, call: Call) -> WireResponse:
         """Nobody is there to be answered: the client left before its request was whole, or before an unguarded answer came."""
-        response = WireResponse(CLIENT_GONE, b"", ())
+        response = WireResponse(CLIENT_GONE, b"")
         response.drop()
         label = Label.BYPASS if call.body.complete else Label.ABORTED
         self._observe(call, Reply(label, Refused(Problem.BAD_REQUEST)), response, gone=True)
@@ -271,28 +280,8 @@ class Proxy:
         return response
 
     def _observe(self, call: Call, reply: Reply, response: WireResponse, *, gone: bool) -> None:
-        self._observer.request_ended(
-            Exchange(
-                call.request_id,
-                call.route,
-                call.mode,
-                reply.label,
-                call.method,
-                response.status,
-                self._clock.boottime() - call.started,
-                reply.store_seconds,
-                reply.upstream_seconds,
-                reply.upstream_status,
-                reply.settlement,
-                reply.reason,
-                call.key_digest,
-                reply.attempt,
-                call.request_bytes or call.body.received,
-                response.sent,
-                gone,
-                call.client_address() if call.routing.trusted_proxies else call.connection.address,
-            )
-        )
+        call.end(reply, response.status, response.sent, self._clock.boottime() - call.started, gone=gone)
+        self._observer.request_ended(call)
 
 
 def _too_slow(call: Call) -> Refused:

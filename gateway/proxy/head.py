@@ -17,6 +17,25 @@ _SHOWN = frozenset(
 """What a TRACE shows. Nobody knows what a proxy in front of us has added: addresses, certificates, tokens (RFC 9110 section 9.3.8)."""
 
 
+_ASKING = frozenset({"OPTIONS", "TRACE", "CONNECT"})
+_TELLING = frozenset({b"transfer-encoding", b"expect", b"via"})
+_REMEMBERED = 512
+
+
+def is_plain(call: Call) -> bool:
+    """Whether method, target and Host are all of a head that `judge_head` and the search for its route go by, and short enough to be
+    remembered.
+    """
+    return (
+        call.version == (1, 1)
+        and call.method not in _ASKING
+        and call.target.startswith(b"/")
+        and len(call.target) + len(call.effective_host) <= _REMEMBERED
+        and call.fields.single(b"host") is not None
+        and _TELLING.isdisjoint(call.fields.names())
+    )
+
+
 def judge_head(call: Call) -> Reply | None:
     """The answer to a request that goes no further, or None."""
     fields = call.fields

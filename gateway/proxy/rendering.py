@@ -48,20 +48,19 @@ class Renderer:
     def render(self, reply: Reply, call: Call) -> WireResponse:
         """The wire form of a reply; nothing is written yet."""
         answer, edge = reply.answer, call.routing.edge
-        ours: Headers = ((b"X-Request-Id", call.request_id.encode()),)
+        ours = b"X-Request-Id: %b\r\n" % call.request_id.encode()
         if edge.proxy_status:
-            ours += ((b"Proxy-Status", _proxy_status(edge.name.decode(), reply)),)
+            ours += b"Proxy-Status: %b\r\n" % _proxy_status(edge.name.decode(), reply)
         match answer:
             case Passed(status, reason, headers, body):
                 length = None if isinstance(body, bytes) else body.length
-                return self._wire(call, status, reason, self._first(headers, call, reply) + ours, body, length)
+                return self._wire(call, status, beginning(status, reason, self._first(headers, call, reply)) + ours, body, length)
             case Relayed(status, reason, headers, length, body):
-                return self._wire(call, status, reason, self._first(headers, call, reply) + ours, body, length)
+                return self._wire(call, status, beginning(status, reason, self._first(headers, call, reply)) + ours, body, length)
             case Replayed():
                 return self._replay(answer, call, reply, ours)
             case Switched(_, reason, headers, tunnel):
-                upgrade: Headers = ((b"Upgrade", b"websocket"),)
-                return WireTunnel(reason, headers + ours + upgrade, partial(_join, call, tunnel))
+                return WireTunnel(beginning(101, reason, headers) + ours + b"Upgrade: websocket\r\n", partial(_join, call, tunnel))
             case Refused():
                 return self._refusal(answer, call, reply, ours)
             case _:
@@ -83,14 +82,13 @@ class Renderer:
             headers = mark_first(headers, dialect, Values(call, reply))
         return marked(headers, guard.policy, guard.exposed, reply) if guard.marks else headers
 
-    def _replay(self, answer: Replayed, call: Call, reply: Reply, ours: Headers) -> WireResponse:
+    def _replay(self, answer: Replayed, call: Call, reply: Reply, ours: bytes) -> WireResponse:
         guard, origin, remembered = call.guard, origin_of(call.fields), answer.remembered
         if remembered is not None and guard.replays_alike and origin is None and call.cors is None:
             if remembered.wire is None or remembered.wire_for is not guard:
                 fields = self._marked_replay(answer.headers, call, reply)
                 remembered.wire, remembered.wire_for = beginning(answer.status, answer.reason, fields), guard
-            begun = remembered.wire + lines_of(ours)
-            return self._wire(call, answer.status, answer.reason, (), answer.body, None, begun)
+            return self._wire(call, answer.status, remembered.wire + ours, answer.body, None)
         policy = guard.policy
         whole = answer.body if isinstance(answer.body, bytes) else None
         conflict = conflict_answer(policy.dialect, answer.status, whole)
@@ -98,8 +96,8 @@ class Renderer:
             template, stored = conflict
             date = self._clock.http_date()
             status, headers, body = render(template, {**Values(call, reply), **stored, "date": date.decode()})
-            fields = _opened(marked(headers, policy, guard.exposed, reply), call) + ours + ((b"Date", date),)
-            return self._wire(call, status, reason_of(status), fields, body, None)
+            fields = _opened(marked(headers, policy, guard.exposed, reply), call)
+            return self._wire(call, status, b"%b%bDate: %b\r\n" % (beginning(status, reason_of(status), fields), ours, date), body, None)
         length = None if whole is not None else cast("Body", answer.body).length
         kept = answer.headers
         if origin is not None and call.cors is None:
@@ -107,24 +105,15 @@ class Renderer:
         fields = self._marked_replay(kept, call, reply)
         if call.cors is not None:
             fields = replay_opened(fields, call.cors, origin, _to_see(call))
-        return self._wire(call, answer.status, answer.reason, fields + ours, answer.body, length)
+        return self._wire(call, answer.status, beginning(answer.status, answer.reason, fields) + ours, answer.body, length)
 
     def _marked_replay(self, kept: Headers, call: Call, reply: Reply) -> Headers:
         guard = call.guard
         fields = mark_replay(kept, guard.policy.dialect, Values(call, reply))
         return marked(fields, guard.policy, guard.exposed, reply) if guard.marks else fields
 
-    def _wire(  # noqa: PLR0917 - positional, since it is called for every answer
-        self,
-        call: Call,
-        status: int,
-        reason: bytes,
-        headers: Headers,
-        body: bytes | Pieces,
-        length: int | None,
-        begun: bytes | None = None,
-    ) -> WireResponse:
-        return WireResponse(status, reason, headers, body, length=length, close=self._ends(call), patience=_patience(call), begun=begun)
+    def _wire(self, call: Call, status: int, begun: bytes, body: bytes | Pieces, length: int | None) -> WireResponse:
+        return WireResponse(status, begun, body, length=length, close=self._ends(call), patience=_patience(call))
 
     def _ends(self, call: Call) -> bool:
         """Whether this answer is the last one, also where the parser does not see it: it lets `keep-alive` win in HTTP/1.0.
@@ -133,7 +122,7 @@ class Renderer:
         """
         return self.closing or call.method == "CONNECT" or (call.version[1] == 0 and says_close(call.fields))
 
-    def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: Headers) -> WireResponse:
+    def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: bytes) -> WireResponse:
         guard, date = call.guard if call.guarded else None, self._clock.http_date()
         retry = _retry(refused, call)
         template = None if guard is None else answer_to(guard.policy.dialect, refused.problem)
@@ -159,7 +148,8 @@ class Renderer:
         headers = _opened(headers, call)
         # Nobody knows whether a client that asked first still sends its body once it is refused (RFC 9110 section 10.1.1).
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
-        return WireResponse(status, reason_of(status), headers + ours + more, body, close=close, patience=_patience(call))
+        begun = beginning(status, reason_of(status), headers) + ours + lines_of(more)
+        return WireResponse(status, begun, body, close=close, patience=_patience(call))
 
 
 def _retry(refused: Refused, call: Call) -> Retry:

@@ -9,6 +9,7 @@ from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION
 from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
+from gateway.core.memo import Memo
 from gateway.core.policy import QueryKey, Route
 from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
 from gateway.http.response import PATIENT, Patience
@@ -20,6 +21,9 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 UNMATCHED = "unmatched"
 """The route label of requests that no route takes."""
+
+
+PLAIN_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Edge:
 class Routing:
     """The route map in force. `plans` are by route id. `key_fields` are the lower-case names of all fields that hold a key somewhere;
     `keys_in_query` says whether some route has its key in the query. `kept` are the fields that a client's `Connection` cannot strip on
-    some route.
+    some route. `plain` remembers, by method, target and Host, the plans of heads that were judged and are plain (`head.is_plain`).
     """
 
     table: RouteTable
@@ -54,6 +58,7 @@ class Routing:
     kept: frozenset[bytes] = frozenset()
     edge: Edge = field(default_factory=Edge)
     identifier: Identifier | None = None
+    plain: Memo[tuple[str, bytes, bytes], RoutePlan] = field(default_factory=lambda: Memo(PLAIN_MAX), compare=False, repr=False)
 
     def find(self, method: str, target: bytes, host: bytes) -> RoutePlan | NoRoute | RefusedTarget:
         """The plan of the route that a request belongs to; `host` as for `RouteTable.match`."""

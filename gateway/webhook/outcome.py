@@ -7,7 +7,7 @@ from types import MappingProxyType
 import orjson
 
 from gateway.core.model import Headers
-from gateway.http.response import WireResponse, reason_of
+from gateway.http.response import WireResponse, reason_of, wire_response
 
 STATUSES: Mapping[str, int] = MappingProxyType(
     {
@@ -76,6 +76,6 @@ def respond(outcome: Outcome, date: bytes, *, close: bool = False) -> WireRespon
     if outcome.challenge is not None:
         headers += ((b"WWW-Authenticate", outcome.challenge),)
     told = {"result": outcome.result} | ({} if outcome.detail is None else {"detail": outcome.detail})
-    return WireResponse(
+    return wire_response(
         status, reason_of(status), headers, orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE), close=close or outcome.unread
     )

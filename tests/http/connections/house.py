@@ -16,7 +16,7 @@ from gateway.http.limits import ClientLimits
 from gateway.http.listener import ProxyServer
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from gateway.run.server.sockets import listen
 from gateway.runtime.spool import MemoryBudget
 from tests.support.client import Answer, Client
@@ -39,7 +39,7 @@ async def echo(request: Request) -> WireResponse:
     body = b""
     while not request.body.at_end:
         body += await request.body.read()
-    return WireResponse(200, b"OK", (), b"%b %b %b" % (request.method.encode(), request.target, body))
+    return wire_response(200, b"OK", (), b"%b %b %b" % (request.method.encode(), request.target, body))
 
 
 def connection_of(request: Request) -> ClientConnection:
@@ -68,7 +68,7 @@ class House:
             await response.prepare(request)
         except ConnectionError:
             self.gone.append(request.target.decode())
-            response = WireResponse(400, b"Bad Request", ())
+            response = wire_response(400, b"Bad Request", ())
             response.drop()
             if request.connection.transport is not None:
                 request.connection.transport.abort()

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.http.intake import AT_ONCE
 from gateway.http.request import Request
-from gateway.http.response import Answering, WireResponse
+from gateway.http.response import Answering, wire_response
 from tests.http.connections.house import House, answers, get, request, until
 from tests.http.connections.test_requests import BODIES, SEQUENCE
 
@@ -26,7 +26,7 @@ class AtOnceHouse(House):
             raise RuntimeError("a defect")
         self.seen.append(f"{request.method} {request.target.decode()}")
         told = b"%b %b %b" % (request.method.encode(), request.target, request.body.take())
-        return WireResponse(200, b"OK", (), told if self.answer is None else self.answer)
+        return wire_response(200, b"OK", (), told if self.answer is None else self.answer)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_a_body_that_nobody_wants_is_read_past(at_once: AtOnceHouse) -> No
 
     class ByHead(AtOnceHouse):
         def handle(self, request: Request) -> Answering:  # type: ignore[override]  # the other way to answer
-            return WireResponse(400, b"Bad Request", (), request.target)
+            return wire_response(400, b"Bad Request", (), request.target)
 
     async with ByHead() as house, house.peer() as peer:
         await peer.send(request("POST", "/1", "Content-Length: 100000", body=b"x" * 10))

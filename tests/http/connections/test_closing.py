@@ -11,7 +11,7 @@ import pytest
 from gateway.http.connection import ClientConnection
 from gateway.http.limits import ClientLimits
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from tests.http.connections.house import House, answers, echo, get, request, until
 
 LARGE = 16_000_000
@@ -19,7 +19,7 @@ LARGE = 16_000_000
 
 async def large(request: Request) -> WireResponse:
     """More than socket buffers take, without waiting for the client."""
-    response = WireResponse(200, b"OK", (), b"x" * LARGE, close=request.target == b"/close")
+    response = wire_response(200, b"OK", (), b"x" * LARGE, close=request.target == b"/close")
     writing = asyncio.ensure_future(response.prepare(request))
     await asyncio.sleep(0.01)
     writing.cancel()
@@ -63,7 +63,7 @@ async def test_our_close_leaves_the_client_to_close_first(house: House) -> None:
     """What it still sends meets no reset (RFC 9112 section 9.6)."""
 
     async def answering(request: Request) -> WireResponse:
-        return WireResponse(200, b"OK", (), b"last", close=True)
+        return wire_response(200, b"OK", (), b"last", close=True)
 
     house.answering = answering
     async with house.peer() as peer:
@@ -115,7 +115,7 @@ async def test_a_drain_ends_with_a_body_that_is_read_past(house: House) -> None:
     """The request is answered already, and what is left of its body is the last that is read."""
 
     async def refuse(request: Request) -> WireResponse:
-        return WireResponse(413, b"Content Too Large", (), b"no")
+        return wire_response(413, b"Content Too Large", (), b"no")
 
     house.answering = refuse
     async with house.peer() as peer:
@@ -191,7 +191,7 @@ async def test_a_loss_while_an_unread_body_is_skipped_leaves_nothing_behind(hous
     """The connection's task ends with the connection."""
 
     async def answering(request: Request) -> WireResponse:
-        return WireResponse(400, b"Bad Request", (), b"no")
+        return wire_response(400, b"Bad Request", (), b"no")
 
     house.answering = answering
     async with house.peer() as peer:
@@ -213,7 +213,7 @@ async def test_a_connection_that_was_cut_by_its_handler_is_lost(house: House, ra
         assert isinstance(connection, ClientConnection)
         assert connection._wire is not None
         connection._wire.abort()
-        response = WireResponse(200, b"OK", ())
+        response = wire_response(200, b"OK", ())
         response.drop()
         return response
 
@@ -237,7 +237,7 @@ async def test_a_streamed_answer_is_held_back_by_a_client_that_does_not_read(hou
                 yield b"x" * 65536
 
     async def answering(request: Request) -> WireResponse:
-        return WireResponse(200, b"OK", (), Source())
+        return wire_response(200, b"OK", (), Source())
 
     house.answering = answering
     async with house.peer(receive_buffer=4096) as peer:

@@ -15,7 +15,7 @@ from gateway.http.cancel_on_disconnect import WhilePresent
 from gateway.http.connection import ClientConnection
 from gateway.http.limits import ClientLimits
 from gateway.http.request import BodyLost, Request
-from gateway.http.response import Patience, WireResponse
+from gateway.http.response import Patience, WireResponse, beginning, wire_response
 from tests.http.connections.house import House, Peer, connection_of, get, request, until
 
 
@@ -51,7 +51,7 @@ class Waiting:
         self.begun.set()
         await self.told.wait()
         assert asked.connection.transport is None
-        return WireResponse(200, b"OK", (), b"done")
+        return wire_response(200, b"OK", (), b"done")
 
 
 async def end_of(peer: Peer) -> None:
@@ -126,7 +126,7 @@ async def test_one_who_is_told_and_fails_keeps_nobody_from_being_told(house: Hou
         connection_of(asked).on_lost(told.set)
         connection_of(asked).on_lost(fail)
         await told.wait()
-        return WireResponse(200, b"OK", ())
+        return wire_response(200, b"OK", ())
 
     house.answering = answering
     async with house.peer() as peer:
@@ -176,7 +176,7 @@ async def test_the_reader_of_a_body_is_told(
         except BodyLost:
             lost.append(True)
             raise
-        return WireResponse(200, b"OK", ())
+        return wire_response(200, b"OK", ())
 
     house.answering = answering
     async with house.peer() as peer:
@@ -240,7 +240,7 @@ async def test_who_waits_for_a_slow_client_is_released(
                 closed.set()
 
     async def answering(_: Request) -> WireResponse:
-        return WireResponse(200, b"OK", (), Source(), patience=Patience(send_timeout=60))
+        return WireResponse(200, beginning(200, b"OK", ()), Source(), patience=Patience(send_timeout=60))
 
     house.answering = answering
     async with house.peer(receive_buffer=4096) as peer:
@@ -276,12 +276,12 @@ async def test_a_handler_that_answers_at_once_needs_no_task(house: House, monkey
 
     async def wait(asked: Request) -> WireResponse:
         await asyncio.sleep(0)
-        return WireResponse(200, b"OK", (), b"waited " + asked.target)
+        return wire_response(200, b"OK", (), b"waited " + asked.target)
 
     def answer(asked: Request) -> Any:
         if asked.target == b"/fails":
             raise ZeroDivisionError
-        return wait(asked) if asked.target == b"/waits" else WireResponse(200, b"OK", (), b"at once " + asked.target)
+        return wait(asked) if asked.target == b"/waits" else wire_response(200, b"OK", (), b"at once " + asked.target)
 
     monkeypatch.setattr(house, "handle", answer)
     async with house.peer() as peer:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from tests.http.connections.house import House, answers, connection_of, echo, get, request, until
 
 PIPELINED = get("/1") + request("POST", "/2", "Content-Length: 2", body=b"ok")
@@ -123,7 +123,7 @@ async def test_an_end_during_a_streamed_answer_counts_as_gone(house: House, stre
 
     async def answering(request: Request) -> WireResponse:
         connection_of(request).on_lost(told.set, streaming=streaming)
-        return WireResponse(200, b"OK", (), Events())
+        return wire_response(200, b"OK", (), Events())
 
     house.answering = answering
     async with house.peer() as peer:

@@ -8,7 +8,7 @@ import pytest
 from gateway.http.limits import ClientLimits
 from gateway.http.lingering_close import LINGER
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from tests.http.connections.house import House, answers, connection_of, echo, get, request
 
 HEADS = {
@@ -113,7 +113,7 @@ async def test_a_malformed_body_is_no_answer_in_the_middle_of_another(house: Hou
             await asyncio.Event().wait()
 
     async def answering(request: Request) -> WireResponse:
-        response = WireResponse(200, b"OK", (), Endless())
+        response = wire_response(200, b"OK", (), Endless())
         answer = asyncio.ensure_future(response.prepare(request))
         connection_of(request).on_lost(answer.cancel, streaming=True)
         await asyncio.wait([answer])
@@ -132,7 +132,7 @@ async def test_a_refusal_after_an_endless_body_is_bounded() -> None:
     """A client that goes on sending is cut in the end (RFC 9112 section 9.6)."""
 
     async def answering(request: Request) -> WireResponse:
-        return WireResponse(413, b"Content Too Large", (), b"no", close=True)
+        return wire_response(413, b"Content Too Large", (), b"no", close=True)
 
     async with House(ClientLimits(header_timeout=30, idle_timeout=0.3)) as house, house.peer() as peer:
         house.answering = answering
@@ -149,7 +149,7 @@ async def test_an_answer_before_the_body_was_read_arrives(house: House, close: b
     async def answering(request: Request) -> WireResponse:
         if request.target != b"/1":
             return await echo(request)
-        return WireResponse(413, b"Content Too Large", (), b"no", close=close)
+        return wire_response(413, b"Content Too Large", (), b"no", close=close)
 
     house.answering = answering
     size = 20_000_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.http.body import Pace
 from gateway.http.request import Request
-from gateway.http.response import Patience, WireResponse, untaken
+from gateway.http.response import Patience, WireResponse, beginning, untaken, wire_response
 from tests.http.connections.house import House, get, until
 
 PIECES = st.lists(st.tuples(st.integers(0, 100_000), st.floats(0.0, 90.0)), max_size=30)
@@ -59,7 +59,7 @@ async def test_a_client_that_takes_too_little_is_cut(house: House) -> None:
     """Though it takes something each time: its reading would hold the answer, and what that comes from, for as long as it likes."""
 
     async def answering(request: Request) -> WireResponse:
-        return WireResponse(200, b"OK", (), Endless(), patience=Patience(send_timeout=0.2, min_rate=1 << 40))
+        return WireResponse(200, beginning(200, b"OK", ()), Endless(), patience=Patience(send_timeout=0.2, min_rate=1 << 40))
 
     house.answering = answering
     async with house.peer(receive_buffer=4096) as peer:
@@ -80,7 +80,7 @@ async def test_what_the_kernel_holds_is_not_taken_yet(house: House) -> None:
     async def answering(request: Request) -> WireResponse:
         assert request.connection.transport is not None
         transports.append(request.connection.transport)
-        return WireResponse(200, b"OK", (), b"x" * 16_000_000)
+        return wire_response(200, b"OK", (), b"x" * 16_000_000)
 
     house.answering = answering
     async with house.peer(receive_buffer=65536) as peer:

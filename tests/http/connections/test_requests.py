@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from tests.http.connections.house import House, answers, echo, get, request
 
 SEQUENCE = b"".join(
@@ -111,7 +111,7 @@ async def test_a_body_that_nobody_reads_holds_the_client_back(house: House) -> N
         length = 0
         while not request.body.at_end:
             length += len(await request.body.read())
-        return WireResponse(200, b"OK", (), b"%d" % length)
+        return wire_response(200, b"OK", (), b"%d" % length)
 
     house.answering = answering
     for framing, body in {

@@ -11,7 +11,7 @@ import trustme
 from gateway.http.connection import TURNED_AWAY
 from gateway.http.limits import ClientLimits
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from tests.http.connections.house import PATIENT, House, answers, connection_of, echo, get, request, until
 
 
@@ -96,7 +96,7 @@ async def test_a_tunnel_carries_bytes(house: House, trusting: ssl.SSLContext) ->
             await tunnel.drain()
             if data.endswith(b"."):
                 tunnel.close()
-        response = WireResponse(101, b"", ())
+        response = wire_response(101, b"", ())
         response.drop()
         return response
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.http.limits import ClientLimits
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from gateway.ports import Tunnel
 from tests.http.connections.house import House, connection_of, echo, get, until
 
@@ -32,7 +32,7 @@ class Taking:
         tunnel: Tunnel = connection.take_over()
         self.tunnels.append(tunnel)
         await self.finish.wait()
-        response = WireResponse(101, b"", ())
+        response = wire_response(101, b"", ())
         response.drop()
         return response
 
@@ -72,7 +72,7 @@ async def test_a_handler_may_take_over_at_once(house: House, monkeypatch: pytest
     async def echo_all(tunnel: Tunnel) -> WireResponse:
         while not read or not read[-1].endswith(b"."):
             read.append(await tunnel.read())
-        response = WireResponse(101, b"", ())
+        response = wire_response(101, b"", ())
         response.drop()
         return response
 

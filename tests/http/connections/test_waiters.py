@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from gateway.core.model import Record, RecordKey
 from gateway.engine.waiting import Waiting
 from gateway.http.request import Request
-from gateway.http.response import WireResponse
+from gateway.http.response import WireResponse, wire_response
 from gateway.runtime.system import SystemClock
 from tests.engine.stage import NotingObserver
 from tests.http.connections.house import House, connection_of, request, until
@@ -28,7 +28,7 @@ async def test_hang_ups_leave_no_waiters(house: House) -> None:
     async def wait(asked: Request) -> WireResponse:
         with waiting.place(RecordKey("payments:none", "key-1"), 300, connection_of(asked)) as place:
             seen = await place.next()
-        return WireResponse(409, b"Conflict", (), b"in progress" if seen is None else b"ended")
+        return wire_response(409, b"Conflict", (), b"in progress" if seen is None else b"ended")
 
     house.answering = wait
     async with AsyncExitStack() as stack:
