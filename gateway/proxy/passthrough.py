@@ -11,10 +11,10 @@ from gateway.core.model import Headers
 from gateway.engine.answers import Answer, Passed, Relayed, Reply, Switched
 from gateway.engine.failures import failed, tell_unreachable, unreachable
 from gateway.engine.streams import UpstreamStream
-from gateway.http.body import stream_body
+from gateway.http.body import ClientGone, ClientSilent, stream_body
 from gateway.http.response import send_informational
 from gateway.plan import RoutePlan
-from gateway.ports import Clock, InDoubt, NotSent, Observer, UpstreamRequest, UpstreamResponse
+from gateway.ports import Clock, DoubtReason, InDoubt, NotSent, Observer, UpstreamRequest, UpstreamResponse
 from gateway.proxy.call import Call
 
 SMALL_BODY = 64 * 1024
@@ -40,6 +40,12 @@ async def pass_through(call: Call, plan: RoutePlan, wire_headers: Headers, clock
         answer, reason = unreachable(failure), failure.reason.value
     except InDoubt as failure:
         reason = failure.reason.value
+        answer = failed(reason)
+    except (ClientGone, ClientSilent):
+        raise
+    except Exception as error:  # a defect of ours: whether anything was sent is not known
+        observer.background_failed("attempt", error)
+        reason = DoubtReason.GATEWAY_ERROR.value
         answer = failed(reason)
     return Reply(Label.BYPASS, answer, reason=reason, upstream_seconds=clock.boottime() - started, upstream_status=status)
 

@@ -1,7 +1,5 @@
 """A replay that is told from memory is written byte for byte as any other."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 from uuid import UUID
@@ -18,12 +16,13 @@ from gateway.core.policy import Dialect, Policy, Replay, Route
 from gateway.engine.answers import Replayed, Reply
 from gateway.http.problem import ProblemWriter
 from gateway.http.request_body import NO_BODY
-from gateway.ports import Remembered, Tunnel
+from gateway.ports import Remembered
 from gateway.proxy.call import Call
 from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.runtime.system import SystemClock
 from tests.dialects.files import NAMES, dialect
+from tests.support.connected import Connected
 from tests.support.requests import NoUpstream
 
 STORED = (
@@ -34,40 +33,6 @@ STORED = (
 )
 POLICY = Policy("payments", ())
 OPENED = (None, Cors(frozenset({"https://shop.example"}), credentials=True), Cors(frozenset({"*"})))
-
-
-class Wire:
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return False
-
-
-class Connected:
-    """A client's connection that is there."""
-
-    address, secure, half_closed, upgradable, certificate_subject, writing_paused = "192.0.2.1", False, False, False, None, False
-
-    def __init__(self) -> None:
-        self.wire = Wire()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        return cast("asyncio.Transport", self.wire)
-
-    async def drain(self) -> None: ...
-
-    def on_lost(self, callback: Callable[[], object], *, streaming: bool = False) -> Callable[[], None]:
-        return lambda: None
-
-    def take_over(self) -> Tunnel:
-        raise AssertionError("it asks for no other protocol")
 
 
 def routing_of(policy: Policy, cors: Cors | None, edge: Edge) -> Routing:
