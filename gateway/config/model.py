@@ -349,6 +349,11 @@ class Config:
     problem_base: Annotated[str, Text("an absolute URI", addresses.problem_base), "The start of the `type` of every problem document."] = (
         "urn:idempotency-gateway:problem:"
     )
+    operations_path: Annotated[
+        str,
+        Text("a path", texts.plain_path, r"^/"),
+        "Where clients look for accepted operations; below it no route is served, if some route accepts or tells of them.",
+    ] = "/.idempotency/operations"
     access_log: Annotated[bool, "One JSON line for each request."] = True
     drain: Annotated[DrainSettings, "How a process stops."] = field(default_factory=DrainSettings)
     upstreams: Annotated[Mapping[str, UpstreamConfig], MapOf(NAME, UpstreamConfig), "The APIs behind the gateway, by name."]

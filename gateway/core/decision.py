@@ -9,7 +9,11 @@ atomic fenced statement in a store:
         │  ├─────release────► failed_retryable     proved, or asserted by the route, not to have executed: may be claimed
         │  └─────doubt──────► unknown              may have executed: never run again
         └── lease lapsed ───► unknown              its owner is gone or was cut off: doubtful by definition
+        └── no free slot, or nothing was sent ──► pending   accepted work alone: durable, and nothing was sent
+    pending          ── claim by a worker ──► in_progress (attempt + 1)
+                     ── too long, or cancelled by its client ──► completed (with our 408 or 410)
     unknown          ── its owner's late answer, or a verdict "executed" ──► completed
+                     ── a verdict "not executed" on accepted work ──► pending
                      ── its owner's late "nothing was sent", or a verdict "not executed" ──► failed_retryable
                      ── claim, where the upstream deduplicates by key and has surely finished ──► in_progress (a re-execution)
     failed_retryable ── claim (new owner, attempt + 1) ──► in_progress
@@ -31,9 +35,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse, Tombstone
-from gateway.core.policy import HintedOutcome, OnExpired, OnUnknown, Policy
-
-_CAN_EXPIRE = frozenset({Status.COMPLETED, Status.FAILED_RETRYABLE})
+from gateway.core.policy import HintedOutcome, InFlight, OnExpired, OnUnknown, Policy
+from gateway.core.transitions import CAN_EXPIRE
 
 RETRY_AFTER_MAX = 60
 """Client libraries use Retry-After (RFC 9110 section 10.2.3) only as an integer from 1 to 60."""
@@ -50,6 +53,7 @@ class Label(enum.StrEnum):
     REPLAY = "replay"
     REPLAY_WITHOUT_BODY = "replay_without_body"
     IN_PROGRESS = "in_progress"
+    ACCEPTED = "accepted"
     KEY_MISUSE = "key_misuse"
     UNKNOWN = "unknown"
     GONE = "gone"
@@ -57,6 +61,8 @@ class Label(enum.StrEnum):
     KEY_INVALID = "key_invalid"
     PRINCIPAL_MISSING = "principal_missing"
     PRINCIPAL_UNAVAILABLE = "principal_unavailable"
+    TOO_MANY_PENDING = "too_many_pending"
+    STATUS = "status"
     BODY_TOO_LARGE = "body_too_large"
     REFUSED_TARGET = "refused_target"
     REFUSED_REQUEST = "refused_request"
@@ -110,6 +116,14 @@ class InProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """The operation waits to be run, or runs, and the client is told where to look for its end."""
+
+    found: Record
+    retry_after: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class KeyMisuse:
     """The key already stands for another operation."""
 
@@ -140,32 +154,32 @@ class Unreadable:
     found: Record
 
 
-Decision: TypeAlias = Claim | Lapse | Replay | ReplayWithoutBody | InProgress | KeyMisuse | Unknown | Gone | Unreadable
+Decision: TypeAlias = Claim | Lapse | Replay | ReplayWithoutBody | InProgress | Accepted | KeyMisuse | Unknown | Gone | Unreadable
 """What to do about a record that exists. When none exists the store's reserve has made one, and the request
 executes.
 """
 
 
-def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
+def decide(found: Record, sent: Fingerprint | None, policy: Policy, *, later: bool = False) -> Decision:
     """Judge a record that `reserve` found.
 
     `sent` is the request's fingerprint under the *record's own* version and policy; None if this process cannot compute
     it. `expired` counts only in states that can expire: an operation that runs or is in doubt never runs again,
-    whatever a store reports.
+    whatever a store reports. `later`: the request is one that is answered before it is executed.
     """
-    if found.expired and found.status in _CAN_EXPIRE:
+    if found.expired and found.status in CAN_EXPIRE:
         # A released record executed nothing, so its late retry charges once.
         gone = policy.on_expired is OnExpired.GONE and found.status is Status.COMPLETED
         return Gone(found) if gone else Claim(found)
-    if sent is None:
-        return Unreadable(found)
     if sent != found.fingerprint:
-        return KeyMisuse(found)
+        return Unreadable(found) if sent is None else KeyMisuse(found)
     match found.status:
         case Status.COMPLETED:
             return _decide_completed(found)
         case Status.IN_PROGRESS:
-            return InProgress(found) if found.lease_live else Lapse(found)
+            return _decide_running(found, policy, later=later) if found.lease_live else Lapse(found)
+        case Status.PENDING:
+            return _decide_running(found, policy, later=later)
         case Status.UNKNOWN:
             if _may_reexecute(found, policy):
                 return Claim(found)
@@ -174,6 +188,13 @@ def decide(found: Record, sent: Fingerprint | None, policy: Policy) -> Decision:
             return Claim(found)
         case _:
             assert_never(found.status)
+
+
+def _decide_running(found: Record, policy: Policy, *, later: bool) -> Decision:
+    """A 202 is a promise: of a record that was reserved to be accepted, and is not yet, nobody knows whether it lasts."""
+    if policy.in_flight is InFlight.ACCEPTED or (later and found.accepted):
+        return Accepted(found, retry_after(found.due_in))
+    return InProgress(found)
 
 
 def _may_reexecute(found: Record, policy: Policy) -> bool:

@@ -128,12 +128,11 @@ class Choice(ScalarKind):
     """One word of a closed set. `later` are words that a later version will take."""
 
     words: Mapping[str, Any]
-    later: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, values: Iterable[str], later: frozenset[str] = frozenset()) -> "Choice":
+    def of(cls, values: Iterable[str]) -> "Choice":
         """The words that are these texts, or the values of this enum."""
-        return cls({str(value): value for value in values}, later)
+        return cls({str(value): value for value in values})
 
     def wants(self) -> str:
         return ("one of " if len(self.words) > 1 else "") + ", ".join(self.words)
@@ -145,8 +144,6 @@ class Choice(ScalarKind):
     def parse(self, text: str) -> Any:
         if text in self.words:
             return self.words[text]
-        if text in self.later:
-            raise ValueError(f'"{shorten(text)}" is not supported yet; expected {self.wants()}')
         raise ValueError(f'expected {self.wants()}, found "{shorten(text)}"{did_you_mean(text, self.words)}')
 
     def write(self, value: Any) -> object:

@@ -17,8 +17,9 @@ RESPONSE_SCHEMA_VERSION = 1
 
 
 class Status(enum.StrEnum):
-    """The four states of a record. Their transitions are listed in `gateway.core.decision`."""
+    """The five states of a record. `gateway.core.transitions` lists their changes."""
 
+    PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
     FAILED_RETRYABLE = "failed_retryable"
@@ -92,7 +93,8 @@ class Record:
     the same instant on the store's clock, in microseconds since the epoch. `doubt_over`: it is `unknown`, and its
     `doubtful_until` has passed: the upstream has surely finished. `born_ago`: the seconds since this life of the record
     began. `judged`: an attempt of this life was in doubt, and a verdict then said *not executed*. `observed`: see
-    `gateway.ports.Store`; in a record that comes from Redis, False says nothing.
+    `gateway.ports.Store`; in a record that comes from Redis, False says nothing. `accepted`: the gateway has promised
+    that it will be run; `due_in` are the seconds until a `pending` record may be.
     """
 
     key: RecordKey
@@ -115,6 +117,8 @@ class Record:
     born_ago: float = 0.0
     judged: bool = False
     observed: bool = False
+    accepted: bool = False
+    due_in: float | None = None
 
     @property
     def earlier(self) -> Earlier:

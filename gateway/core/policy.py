@@ -11,7 +11,6 @@ from gateway.core import texts
 from gateway.core.cors import Cors
 from gateway.core.key_pattern import expression
 from gateway.core.kinds import (
-    Choice,
     DialectName,
     Duration,
     Inline,
@@ -74,6 +73,15 @@ class InFlight(enum.StrEnum):
 
     CONFLICT = "conflict"
     WAIT = "wait"
+    ACCEPTED = "accepted"
+
+
+class Execution(enum.StrEnum):
+    """When a first request is answered: when its operation is done, as soon as it is sure to be run, or as the client prefers."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    PREFER = "prefer"
 
 
 class OnExpired(enum.StrEnum):
@@ -529,6 +537,14 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
+class MaxPending:
+    """How many accepted operations may be pending at a time."""
+
+    route: Annotated[int, Whole(1, 1_000_000), "Of the whole route."] = 10_000
+    principal: Annotated[int, Whole(1, 1_000_000), "Of one caller."] = 1_000
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How one route is guarded. Durations are seconds. `principal` holds sources; empty means `none`: one scope for
     all, spelled out.
@@ -561,9 +577,20 @@ class Policy:
     )
     in_flight: Annotated[
         InFlight,
-        Choice.of(InFlight, later=frozenset({"accepted"})),
-        "What a duplicate of a running request gets: 409 at once, or after waiting for the answer.",
+        "What a duplicate of a running request gets: conflict, 409 at once; wait, its answer or 409; accepted, 202 and where to look.",
     ] = InFlight.CONFLICT
+    execution: Annotated[
+        Execution,
+        "When a first request is answered: sync, when it is done; async, with 202, as soon as it is sure to be run; prefer, as it asks in "
+        "Prefer: respond-async.",
+    ] = Execution.SYNC
+    pending_for: Annotated[float, Duration("1s", "30d"), "How long accepted work may wait until it can be sent; then it ends with 408."] = (
+        3600.0
+    )
+    max_pending: Annotated[MaxPending, "How much accepted work may wait at a time; more is refused with 429."] = field(
+        default_factory=MaxPending
+    )
+    concurrency: Annotated[int, Whole(1, 10_000), "How much accepted work one process runs at the route's upstream at a time."] = 16
     wait: Annotated[float, Duration("0s", "5m"), "How long a duplicate waits under `in_flight: wait`."] = 10.0
     lease: Annotated[float, Duration("100ms", "1h"), "How long a crashed process keeps a key; running ones renew it."] = 30.0
     retention: Annotated[float, _KEPT, "How long an answer is replayed, counted from completion."] = DEFAULT_RETENTION
@@ -617,6 +644,16 @@ class Policy:
     reconcile: Annotated[Reconcile, "How an unknown outcome is found out."] = field(default_factory=Reconcile)
     webhook: Annotated[Webhook | None, "Where the provider tells what became of operations."] = None
     keeps_principal: bool = False
+
+    @property
+    def accepts(self) -> bool:
+        """Whether requests may be answered before they are executed."""
+        return self.execution is not Execution.SYNC
+
+    @property
+    def has_status(self) -> bool:
+        """Whether clients are told where to look for their operations."""
+        return self.accepts or self.in_flight is InFlight.ACCEPTED
 
     @property
     def reads_answers(self) -> bool:

@@ -92,6 +92,48 @@ class Problem(enum.Enum):
         "Idempotency key has expired",
         "This key was used before and has expired. Use a new key for a new operation.",
     )
+    ABANDONED = ProblemType(
+        "abandoned",
+        408,
+        Retry.NEW_KEY,
+        "The operation was given up before it was run",
+        "The operation was accepted and could not be sent in time. Nothing was executed. Use a new key for a new try.",
+    )
+    CANCELLED = ProblemType(
+        "cancelled",
+        410,
+        Retry.NEW_KEY,
+        "The operation was cancelled before it was run",
+        "The operation was accepted, and cancelled by its client. Nothing was executed. Use a new key for a new operation.",
+    )
+    TOO_MANY_PENDING = ProblemType(
+        "too-many-pending",
+        429,
+        Retry.SAME_KEY,
+        "Too many operations are waiting to be run",
+        "Nothing was accepted or executed. Repeat this request later with the same key.",
+    )
+    NO_OPERATION = ProblemType(
+        "no-operation",
+        404,
+        Retry.FIX_REQUEST,
+        "No such operation",
+        "There is no operation of this name that this caller has asked for.",
+    )
+    NOT_COMPLETED = ProblemType(
+        "not-completed",
+        404,
+        Retry.SAME_KEY,
+        "The operation has not completed",
+        "There is no response yet. Repeat this request later.",
+    )
+    NOT_PENDING = ProblemType(
+        "not-pending",
+        409,
+        Retry.NEVER,
+        "The operation is not waiting",
+        "Only what was not sent yet can be cancelled. Nothing has changed.",
+    )
     PRINCIPAL_MISSING = ProblemType(
         "principal-missing",
         401,

@@ -44,7 +44,7 @@ def mark(label: Label, *, doubtful: bool = False) -> Mark | None:
             return Mark.UNKNOWN if doubtful else Mark.NEW
         case Label.REPLAY | Label.REPLAY_WITHOUT_BODY:
             return Mark.REPLAYED
-        case Label.IN_PROGRESS:
+        case Label.IN_PROGRESS | Label.ACCEPTED:
             return Mark.IN_PROGRESS
         case Label.KEY_MISUSE:
             return Mark.MISMATCH
@@ -63,6 +63,8 @@ def mark(label: Label, *, doubtful: bool = False) -> Mark | None:
             | Label.REFUSED_TARGET
             | Label.REFUSED_REQUEST
             | Label.OVERLOADED
+            | Label.TOO_MANY_PENDING
+            | Label.STATUS
             | Label.ABORTED
             | Label.STORE_UNAVAILABLE
         ):

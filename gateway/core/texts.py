@@ -119,6 +119,13 @@ def target_path(text: str) -> str:
     return text
 
 
+def plain_path(text: str) -> str:
+    """A path of our own, without anything that could be read in two ways."""
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", text) or any(part in {".", ".."} for part in text.split("/")):
+        raise ValueError(f'"{text[:70]}" is not a plain path; segments are letters, digits, . _ ~ -, as in /.idempotency/operations')
+    return text
+
+
 def not_empty(what: str) -> Callable[[str], str]:
     """A reader of texts that hold something; `what` says what."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.core.decision import Label
-from gateway.core.model import Headers
+from gateway.core.model import Headers, RecordKey, Status
 from gateway.core.problems import Problem, Retry
 from gateway.ports import Body, Remembered, Tunnel
 
@@ -89,7 +89,16 @@ class Refused:
         return self.problem.value.status if self.status is None else self.status
 
 
-Answer: TypeAlias = Passed | Relayed | Replayed | Switched | Refused
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """The operation will be run, or is being run; where its client can look how it stands is told with it."""
+
+    key: RecordKey
+    status: Status
+    retry_after: int
+
+
+Answer: TypeAlias = Passed | Relayed | Replayed | Switched | Refused | Promised
 
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much

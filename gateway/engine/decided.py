@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from gateway.core.decision import (
+    Accepted,
     Claim,
     Decision,
     Gone,
@@ -17,7 +18,7 @@ from gateway.core.decision import (
     decide,
 )
 from gateway.core.problems import Problem
-from gateway.engine.answers import LOOK_AGAIN, Refused, Replayed, Reply
+from gateway.engine.answers import LOOK_AGAIN, Promised, Refused, Replayed, Reply
 from gateway.engine.request import GuardedRequest
 from gateway.engine.response_packing import body_at_hand
 from gateway.ports import Body, Remembered
@@ -46,6 +47,8 @@ def answer_to(decision: Decision) -> Reply:
             return Reply(Label.REPLAY_WITHOUT_BODY, Refused(Problem.RESPONSE_NOT_STORED, members=members))
         case InProgress(_, retry_after):
             return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=retry_after))
+        case Accepted(found, retry_after):
+            return Reply(Label.ACCEPTED, Promised(found.key, found.status, retry_after))
         case KeyMisuse():
             return Reply(Label.KEY_MISUSE, Refused(Problem.KEY_REUSED))
         case Unknown(_, retry_after):

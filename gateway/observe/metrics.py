@@ -14,6 +14,7 @@ from gateway.observe.tallies import Count, Distribution, Family, FamilyCollector
 PREFIX = "idempotency"
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STORE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+WAIT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -49,6 +50,14 @@ class Families:
         self.route_dead_letters = self._gauge("route_dead_letters", "Dead letters of a route.", "livemax", "route")
         self.route_oldest_age = self._gauge(
             "route_unknown_oldest_age_seconds", "Age of the oldest unknown record of a route.", "livemax", "route"
+        )
+        self.route_pending = self._gauge("route_pending", "Accepted operations of a route that wait to be run.", "livemax", "route")
+        self.route_pending_oldest_age = self._gauge(
+            "route_pending_oldest_age_seconds", "Age of the oldest accepted operation that waits to be run.", "livemax", "route"
+        )
+        self.abandoned = self._counter("abandoned", "Accepted operations that were given up before they were run.", "route")
+        self.accepted_wait = self._histogram(
+            "accepted_wait_seconds", "From the acceptance of an operation to the moment at which it is sent.", WAIT_BUCKETS, "route"
         )
         self.records = self._gauge("records", "Records in the store; completed may be an estimate.", "livemax", "status")
         self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax").labels()

@@ -16,7 +16,7 @@ from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
 from gateway.observe.series import RouteSeries, StoreSeries
 from gateway.observe.timestamp import epoch_seconds
-from gateway.ports import Counts, FinishedRequest, RouteDoubt, StoreUnavailable, Swept, WebhookExchange
+from gateway.ports import Counts, FinishedRequest, RouteDoubt, RoutePending, StoreUnavailable, Swept, WebhookExchange
 
 FAILURE_LOG_SECONDS = 10.0
 
@@ -242,6 +242,7 @@ class MetricsObserver:
         self._families.reaped.inc(count)
 
     def counted(self, counts: Counts) -> None:
+        self._records[Status.PENDING].set(counts.pending)
         self._records[Status.IN_PROGRESS].set(counts.in_progress)
         self._records[Status.COMPLETED].set(counts.completed)
         self._records[Status.FAILED_RETRYABLE].set(counts.failed_retryable)
@@ -249,6 +250,7 @@ class MetricsObserver:
         self._families.dead_letters.set(counts.dead_letters)
         self._families.unknown_oldest_age.set(counts.unknown_oldest_age)
         self._count_routes(counts.by_route)
+        self._count_pending(counts.pending_by_route)
 
     def _count_routes(self, by_route: Sequence[RouteDoubt]) -> None:
         """Of every route, also of those that have nothing in doubt any more. Records of routes that left the map count as `other`."""
@@ -257,6 +259,22 @@ class MetricsObserver:
             doubts.get(doubt.route_id, doubts[sets.OTHER]).append(doubt)
         for route, found in doubts.items():
             self._routes.get(route, self._other).in_doubt(found)
+
+    def _count_pending(self, by_route: Sequence[RoutePending]) -> None:
+        """As `_count_routes`."""
+        waiting: dict[str, list[RoutePending]] = {route: [] for route in (*self._routes, sets.OTHER)}
+        for pending in by_route:
+            waiting.get(pending.route_id, waiting[sets.OTHER]).append(pending)
+        for route, found in waiting.items():
+            self._routes.get(route, self._other).pending(found)
+
+    def work_began(self, route: str, seconds: float) -> None:
+        durations = self._routes.get(route, self._other).accepted_wait
+        durations.sum += seconds
+        durations.counts[bisect_left(durations.bounds, seconds)] += 1
+
+    def abandoned(self, route: str) -> None:
+        self._routes.get(route, self._other).abandoned.inc()
 
     def reloaded(self, *, successful: bool) -> None:
         self._families.reload_successful.set(successful)

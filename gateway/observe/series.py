@@ -14,7 +14,7 @@ from gateway.core.weak_keys import Notice
 from gateway.observe import sets
 from gateway.observe.metrics import Families
 from gateway.observe.tallies import Count, Distribution
-from gateway.ports import RouteDoubt
+from gateway.ports import RouteDoubt, RoutePending
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -63,6 +63,8 @@ class RouteSeries:
         if route is not None and policy is not None:
             self._listed.update(sets.settlements_of(route))
             self.guard()
+            if policy.accepts:
+                _ = self._waiting, self.abandoned, self.accepted_wait
             _ = self.settled["complete", sets.RESPONDED]
             for result in sets.first_looks(policy):
                 _ = self.reconciled[result]
@@ -99,6 +101,26 @@ class RouteSeries:
         unknown.set(sum(doubt.unknown for doubt in found))
         dead_letters.set(sum(doubt.dead_letters for doubt in found))
         oldest_age.set(max((doubt.oldest_age for doubt in found), default=0.0))
+
+    @cached_property
+    def abandoned(self) -> Count:
+        return self._families.abandoned.labels(self._id)
+
+    @cached_property
+    def accepted_wait(self) -> Distribution:
+        return self._families.accepted_wait.labels(self._id)
+
+    @cached_property
+    def _waiting(self) -> tuple[Count, Count]:
+        return self._families.route_pending.labels(self._id), self._families.route_pending_oldest_age.labels(self._id)
+
+    def pending(self, found: Sequence[RoutePending]) -> None:
+        """What the store says of the route's accepted work. A route that accepts none shows it only if there is any."""
+        if not found and "_waiting" not in vars(self):
+            return
+        pending, oldest_age = self._waiting
+        pending.set(sum(each.pending for each in found))
+        oldest_age.set(max((each.oldest_age for each in found), default=0.0))
 
     def _decided(self, key: tuple[str, Label]) -> tuple[Count, Distribution]:
         mode, decision = key

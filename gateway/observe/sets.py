@@ -29,6 +29,9 @@ STORE_OPERATIONS = {
             "due_routes",
             "take_due",
             "abandon",
+            "accept",
+            "take",
+            "cancel",
             "verdict",
             "find_captured",
             "event",
@@ -44,9 +47,24 @@ STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready"
 """The words of `gateway.ports.StoreUnavailable`."""
 REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
 """Why a Redis server that answers cannot serve: the words of `gateway.store.redis.server` beside those."""
-BATCHED = ("reserve", "complete", "release", "doubt", "redis")
-FENCED = ("complete", "release", "doubt", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
-TASKS = ("attempt", "replay", "spill", "sweep", "reap", "count", "renew", "reconcile", "webhook", "seal", "take_back", "wait", "progress")
+BATCHED = ("reserve", "complete", "release", "doubt", "accept", "redis")
+FENCED = ("complete", "release", "doubt", "park", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
+TASKS = (
+    "attempt",
+    "replay",
+    "spill",
+    "sweep",
+    "reap",
+    "count",
+    "renew",
+    "reconcile",
+    "webhook",
+    "seal",
+    "take_back",
+    "wait",
+    "progress",
+    "accepted",
+)
 ROUNDS = ("sweep", "reap", "count", "reconcile")
 """Those of `TASKS` that go round for ever, whatever else happens."""
 REFUSALS = ("header_timeout", "too_many_connections", "overloaded")

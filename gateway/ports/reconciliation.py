@@ -175,7 +175,7 @@ class Reconciliation(Protocol):
         audit: Audit | None = None,
     ) -> Transition:
         """-> `completed` with this answer, from `unknown` (a dead letter, too), from `in_progress` with a lapsed lease,
-        and from `failed_retryable` that has not expired. STALE if the version has moved or the state is another;
+        from `pending`, and from `failed_retryable` that has not expired. STALE if the version has moved or the state is another;
         MISSING if there is no such record.
         """
         ...
@@ -191,8 +191,9 @@ class Reconciliation(Protocol):
         *,
         looked: bool = False,
     ) -> Transition:
-        """-> `failed_retryable`, from `unknown` (a dead letter, too) whose `doubtful_until` has passed; STALE
-        otherwise. `looked`: this is the verdict of the look that took the fence's version, and that look was `over`.
+        """-> `failed_retryable`, or `pending` and due now if it is accepted work, from `unknown` (a dead letter, too)
+        whose `doubtful_until` has passed; STALE otherwise. `looked`: this is the verdict of the look that took the
+        fence's version, and that look was `over`.
         """
         ...
 
@@ -254,22 +255,13 @@ class Reconciliation(Protocol):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which records. `state`: a status, or `dead_letter`; None: any. `route`: a route id. `scope`: a scope's name.
-    `key`: the client's key, exactly. `scope_id`: one caller's, whole. `request_id`: that of the last attempt. `since`,
-    `until`: made at this instant or later, and before this one. `digests`: of those `RecordKey.lookup_digest`s that lie
-    between these two, as far as they go. `key_digest`: the key as logs show it, which no store knows: it leaves this
-    one to its caller.
+    `key`: the client's key, exactly.
     """
 
     state: str | None = None
     route: str | None = None
     scope: str | None = None
     key: str | None = None
-    scope_id: str | None = None
-    request_id: str | None = None
-    since: dt.datetime | None = None
-    until: dt.datetime | None = None
-    digests: tuple[bytes, bytes] | None = None
-    key_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +365,8 @@ class Operations(Protocol):
         ...
 
     async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:
-        """-> `failed_retryable` by a person's verdict, from `unknown` or from `in_progress` with a lapsed lease, and
-        only after `doubtful_until` (with a lapsed lease: `reconcile_after`). STALE otherwise.
+        """-> `failed_retryable`, or `pending` if it is accepted work, by a person's verdict, from `unknown` or from
+        `in_progress` with a lapsed lease, and only after `doubtful_until` (with a lapsed lease: `reconcile_after`). STALE otherwise.
         """
         ...
 

@@ -82,6 +82,31 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What a route promises of accepted work. Made once for a route. `pending_for`: how long it may wait to be run, in
+    seconds, from the moment at which it was accepted. `per_route` and `per_principal`: how many may be pending at a
+    time.
+    """
+
+    pending_for: float
+    retention: Retention
+    per_route: int
+    per_principal: int
+
+
+class Parked(enum.Enum):
+    """What `park` answers. `FULL`: too many are pending, and the record is deleted if it was made for this attempt. The
+    others are those of `Transition`.
+    """
+
+    DONE = "done"
+    ALREADY = "already"
+    FULL = "full"
+    STALE = "stale"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """An attempt that ended with an answer."""
 
@@ -205,7 +230,7 @@ class Store(Protocol):
         ...
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
-        """-> `completed`, only for the owner of the attempt and from `in_progress`, `unknown` or `failed_retryable`.
+        """-> `completed`, only for the owner of the attempt, from any other state.
 
         `completed` is immutable: ALREADY if this very owner completed it before (a repeated statement), STALE
         otherwise; neither changes the retention of the first. `expires_at` is now + `retention.seconds`. The store
@@ -226,6 +251,17 @@ class Store(Protocol):
 
         Sets `reconcile_after`, or `dead_lettered_at` when the record is not reconcilable. An observed record gets an
         `expires_at` instead of a `dead_lettered_at`.
+        """
+        ...
+
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        """-> `pending`, due in `delay` seconds, only for the owner and from `in_progress` or `unknown`: nothing of the
+        request was sent, or the attempt is known not to have executed. It is accepted from now on, if it was not
+        before. The record has the sealed request; one that has not is STALE.
+
+        `unstarted`: there was no attempt under this lease, and `attempt` counts none. Then the promise is a new one:
+        FULL where so many are pending already that it may not be made. STALE where there is evidence that the attempt
+        did execute, as for `release`.
         """
         ...
 
@@ -270,6 +306,14 @@ class RouteDoubt(NamedTuple):
     oldest_age: float
 
 
+class RoutePending(NamedTuple):
+    """A route's pending records: how many, and the seconds since the oldest was accepted."""
+
+    route_id: str
+    pending: int
+    oldest_age: float
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Figures for the gauges. `completed` may be an estimate; ages are seconds.
@@ -284,6 +328,8 @@ class Counts:
     dead_letters: int
     unknown_oldest_age: float
     by_route: Sequence[RouteDoubt] = ()
+    pending: int = 0
+    pending_by_route: Sequence[RoutePending] = ()
 
 
 @dataclass(frozen=True, slots=True)

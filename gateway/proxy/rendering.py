@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
 from typing import assert_never, cast
 
+from orjson import dumps
+
+from gateway.core.accepted import operation_id
 from gateway.core.cors import expose, first_opened, opened, origin_of, replay_opened
 from gateway.core.decision import DOUBT, Label
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
@@ -14,7 +17,7 @@ from gateway.core.policy import Policy
 from gateway.core.problems import Problem, Retry, retry_of
 from gateway.core.proxy_status import error_of, proxy_status
 from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, RETRY, STATUS, expires, exposed, mark
-from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply, Switched
+from gateway.engine.answers import Passed, Promised, Refused, Relayed, Replayed, Reply, Switched
 from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience, Pieces, WireResponse, WireTunnel, beginning, lines_of, reason_of
 from gateway.http.tunnel import join
@@ -63,6 +66,8 @@ class Renderer:
                 return WireTunnel(beginning(101, reason, headers) + ours + b"Upgrade: websocket\r\n", partial(_join, call, tunnel))
             case Refused():
                 return self._refusal(answer, call, reply, ours)
+            case Promised():
+                return self._promised(answer, call, reply, ours)
             case _:
                 assert_never(answer)
 
@@ -122,6 +127,23 @@ class Renderer:
         """
         return self.closing or call.method == "CONNECT" or (call.version[1] == 0 and says_close(call.fields))
 
+    def _promised(self, answer: Promised, call: Call, reply: Reply, ours: bytes) -> WireResponse:
+        """Where the client can look how its operation stands."""
+        guard, at = call.guard, location(call, answer.key.key)
+        told: Headers = (
+            (b"Content-Type", b"application/json"),
+            (b"Location", at),
+            (b"Link", b'<%b>; rel="monitor"' % at),
+            (b"Retry-After", b"%d" % answer.retry_after),
+            (b"Cache-Control", b"no-store"),
+        )
+        if guard.marks:
+            told = marked(told, guard.policy, guard.exposed, reply)
+        body = dumps({"status": answer.status.value, "operation": at.decode()})
+        told = (*_opened(told, call), (b"Date", self._clock.http_date()))
+        begun = beginning(202, reason_of(202), told) + ours
+        return WireResponse(202, begun, body, close=self._ends(call), patience=_patience(call))
+
     def _refusal(self, refused: Refused, call: Call, reply: Reply, ours: bytes) -> WireResponse:
         guard, date = call.guard if call.guarded else None, self._clock.http_date()
         retry = _retry(refused, call)
@@ -150,6 +172,11 @@ class Renderer:
         close = self._ends(call) or refused.problem in _UNREAD or call.waited_for
         begun = beginning(status, reason_of(status), headers) + ours + lines_of(more)
         return WireResponse(status, begun, body, close=close, patience=_patience(call))
+
+
+def location(call: Call, key: str) -> bytes:
+    """Where an operation of this route is."""
+    return (call.routing.edge.operations or b"") + b"/" + operation_id(call.guard.policy.scope, key).encode()
 
 
 def _retry(refused: Refused, call: Call) -> Retry:

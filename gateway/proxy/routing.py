@@ -29,7 +29,7 @@ PLAIN_MAX = 1024
 @dataclass(frozen=True, slots=True)
 class Edge:
     """How this gateway behaves toward clients and names itself. Durations are seconds, rates bytes a second. `cors` is of answers that no
-    route is behind.
+    route is behind. `operations` is where clients look for their operations; None if no route tells them to.
     """
 
     name: bytes = b"idempotency-gateway"
@@ -40,6 +40,7 @@ class Edge:
     patience: Patience = PATIENT
     half_closed_patience: Patience = PATIENT
     cors: Cors | None = None
+    operations: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Remembered, Retention, Settled, Store, StoreObserver, Transition
+from gateway.ports.accepted import Parked, Promise
 from gateway.store.null_observer import NullObserver
 from gateway.store.replay_cache import Answer, ReplayCache
 
@@ -71,6 +72,10 @@ class CachedStore:
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         """As `Store.doubt`."""
         return await self._store.doubt(lease, reason)
+
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        """As `Store.park`."""
+        return await self._store.park(lease, reason, delay, promise, unstarted=unstarted)
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         """As `Store.restore`."""

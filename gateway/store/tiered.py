@@ -46,6 +46,7 @@ from uuid import UUID
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
+from gateway.ports.accepted import Parked, Promise
 from gateway.store.deletions import Deletions
 from gateway.store.held import Held, HeldLeases, milliseconds
 from gateway.store.looks import Looks
@@ -185,6 +186,13 @@ class TieredStore:
         settled = await self._authority.doubt(lease, reason)
         self._let_go(lease.owner)
         return settled
+
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        """As `Store.park`. Redis holds nothing of pending records."""
+        self._held.settle(lease.owner)
+        parked = await self._authority.park(lease, reason, delay, promise, unstarted=unstarted)
+        self._let_go(lease.owner)
+        return parked
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         """As `Store.restore`. The attempt has no entry in Redis any more: the settle that found no record has taken it

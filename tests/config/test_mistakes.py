@@ -85,13 +85,10 @@ IN_POLICY = [
     pytest.param("key: {max_length: 256}", "11:25: {}.key.max_length: must be from 1 to 255, found 256", id="key-length"),
     pytest.param(
         "in_flight: confict",
-        '11:18: {}.in_flight: expected one of conflict, wait, found "confict"; did you mean `conflict`?',
+        '11:18: {}.in_flight: expected one of conflict, wait, accepted, found "confict"; did you mean `conflict`?',
         id="enum-with-suggestion",
     ),
-    pytest.param("in_flight: no", '11:18: {}.in_flight: expected one of conflict, wait, found "no"', id="enum"),
-    pytest.param(
-        "in_flight: accepted", '11:18: {}.in_flight: "accepted" is not supported yet; expected one of conflict, wait', id="later-in-flight"
-    ),
+    pytest.param("in_flight: no", '11:18: {}.in_flight: expected one of conflict, wait, accepted, found "no"', id="enum"),
     pytest.param("on_unknown: retry", '11:19: {}.on_unknown: expected one of reconcile, reexecute, found "retry"', id="on-unknown"),
 ]
 

@@ -125,7 +125,7 @@ WRONG = [
     ("workers: 1", "wrokers: 1"),
     ("lease: 30s", "lease: 30"),
     ("lease: 30s", "lease: 30 s"),
-    ("in_flight: wait", "in_flight: accepted"),
+    ("in_flight: wait", "in_flight: later"),
     ("stream: true", "stream: 1"),
     ("principal: none", "principal: any"),
     ("principal: none", "principal: [{jwt: {claim: sub}}]"),

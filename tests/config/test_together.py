@@ -220,7 +220,7 @@ routes:
     idempotency:
       principal: [{header: X-Account}]
       lease: 30
-      in_flight: accepted
+      in_flight: later
       key: {min_length: 9, max_length: 8}
   - id: all
     path: ${CHARGES}
@@ -239,7 +239,7 @@ routes:
         f"{prefix}9:36: routes[0].upstream: unknown upstream `payment`; did you mean `payments`?",
         f"{prefix}11:11: routes[1].path: this route can never match: all of its requests go to `all` (line 9)",
         f"{prefix}15:14: routes[1].idempotency.lease: 30 has no unit; write 30s for seconds (units: ms, s, m, h, d)",
-        f'{prefix}16:18: routes[1].idempotency.in_flight: "accepted" is not supported yet; expected one of conflict, wait',
+        f'{prefix}16:18: routes[1].idempotency.in_flight: expected one of conflict, wait, accepted, found "later"',
         f"{prefix}17:25: routes[1].idempotency.key.min_length: min_length 9 is greater than max_length 8",
         f"{prefix}18:9: routes[2].id: duplicate route id `all` (first in line 9)",
         f"{prefix}19:11: routes[2].path: the environment variable CHARGES is not set; ${{CHARGES:-default}} would give it a default",

@@ -82,6 +82,7 @@ def expected(
         (sent != "same", KeyMisuse, "-"),
         (status is Status.FAILED_RETRYABLE, Claim, "-"),
         (status is Status.IN_PROGRESS and live, InProgress, 1),
+        (status is Status.PENDING, InProgress, 1),
         (status is Status.IN_PROGRESS, Lapse, "-"),
         (status is Status.UNKNOWN and dead, Unknown, None),
         (status is Status.UNKNOWN, Unknown, 7),
@@ -218,5 +219,6 @@ def test_labels() -> None:
             "aborted",
             "store_unavailable",
         ),
+        *("accepted", "too_many_pending", "status"),
         *("unprotected", "bypass", "refused_request", "overloaded"),
     }

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision import (
+    Accepted,
     Claim,
     Complete,
     Doubt,
@@ -105,7 +106,8 @@ def test_doubt_stays_doubt(found: Record, policy: Policy) -> None:
     assert isinstance(unknown, Unknown)
     assert (unknown.retry_after is None) == found.dead_lettered
     running = decide(replace(found, status=Status.IN_PROGRESS), found.fingerprint, policy)
-    assert type(running) is (InProgress if found.lease_live else Lapse)
+    told = Accepted if policy.in_flight is InFlight.ACCEPTED else InProgress
+    assert type(running) is (told if found.lease_live else Lapse)
 
 
 @given(records, sent, policies)

@@ -52,8 +52,8 @@ def test_a_response_without_its_body_has_no_encoding() -> None:
 
 
 def test_states() -> None:
-    """The four states, as SQL, metrics and docs spell them."""
-    assert [status.value for status in Status] == ["in_progress", "completed", "failed_retryable", "unknown"]
+    """The five states, as SQL, metrics and docs spell them."""
+    assert [status.value for status in Status] == ["pending", "in_progress", "completed", "failed_retryable", "unknown"]
 
 
 LEASE = Lease(RecordKey("s", "k"), UUID(int=1), b"o" * 16, 1, 0.0, 30.0)

@@ -33,6 +33,8 @@ RETRIES = {
         "request-timeout",
         "too-early",
         "upstream-unreachable",
+        "too-many-pending",
+        "not-completed",
     },
     Retry.FIX_REQUEST: {
         "key-missing",
@@ -47,10 +49,11 @@ RETRIES = {
         "coding-unsupported",
         "version-unsupported",
         "expectation-failed",
+        "no-operation",
     },
-    Retry.NEW_KEY: {"key-reused", "key-expired"},
+    Retry.NEW_KEY: {"key-reused", "key-expired", "abandoned", "cancelled"},
     Retry.ASK_UPSTREAM: {"outcome-unknown", "response-not-stored", "upstream-failed", "internal-error"},
-    Retry.NEVER: {"proxy-loop"},
+    Retry.NEVER: {"proxy-loop", "not-pending"},
 }
 """What a program may do about a refusal of an unsafe request that has no `Retry-After`."""
 

@@ -20,6 +20,7 @@ STATUSES = {
     Label.REPLAY: "replayed",
     Label.REPLAY_WITHOUT_BODY: "replayed",
     Label.IN_PROGRESS: "in-progress",
+    Label.ACCEPTED: "in-progress",
     Label.KEY_MISUSE: "mismatch",
     Label.UNKNOWN: "unknown",
     Label.GONE: "expired",

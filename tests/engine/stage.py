@@ -97,6 +97,12 @@ class NotingObserver(NullObserver):
     def webhook_event(self, event: WebhookExchange) -> None:
         return None
 
+    def work_began(self, route: str, seconds: float) -> None:
+        pass
+
+    def abandoned(self, route: str) -> None:
+        pass
+
     def record_lost(self, route: str, request_id: str) -> None:
         self.lost.append(request_id)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import Answered, Doubted, Retention, Settled, StoreUnavailable
+from gateway.ports.accepted import Parked, Promise
 from tests.support.memory_store.store import MemoryStore
 
 T = TypeVar("T")
@@ -128,6 +129,9 @@ class TroubledStore:
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         return await self._do("doubt", lambda: self._store.doubt(lease, reason))
+
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        return await self._do("park", lambda: self._store.park(lease, reason, delay, promise, unstarted=unstarted))
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         return await self._do("restore", lambda: self._store.restore(lease, intent, end))

@@ -12,7 +12,7 @@ from gateway.core.decision import Label
 from gateway.core.model import RecordKey
 from gateway.core.policy import Policy, Route
 from gateway.observe import MetricsObserver
-from gateway.ports import Counts, RouteDoubt, StoreUnavailable, Swept, WebhookExchange
+from gateway.ports import Counts, RouteDoubt, RoutePending, StoreUnavailable, Swept, WebhookExchange
 from tests.observe.support import GUARDED, OPEN, exchange
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -54,9 +54,23 @@ def happen(observer: MetricsObserver) -> None:
     observer.webhook_event(WebhookExchange("create-charge", "applied", "POST", 200, 0.1, 10, None))
     observer.conflicting_execution("create-charge", "request-9")
     observer.record_lost("create-charge", "request-9")
+    observer.work_began("create-charge", 0.02)
+    observer.abandoned("create-charge")
     observer.reaped(7)
     observer.reaped(0)
-    observer.counted(Counts(1, 2, 3, 4, 5, 6.5, [RouteDoubt("create-charge", 3, 1, 70.25), RouteDoubt("left", 2, 2, 90.0)]))
+    observer.counted(
+        Counts(
+            1,
+            2,
+            3,
+            4,
+            5,
+            6.5,
+            [RouteDoubt("create-charge", 3, 1, 70.25), RouteDoubt("left", 2, 2, 90.0)],
+            7,
+            [RoutePending("create-charge", 7, 8.5)],
+        )
+    )
     observer.memory_held(123456789012)
     observer.scopes_differ(2)
     observer.malformed_request()

@@ -4,6 +4,7 @@ rarely mean what they say. Each check skips what was already reported as broken.
 
 from collections.abc import Mapping, Sequence
 
+from gateway.config.checks.accepted import check_accepted
 from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.checks.cors import check_cors, warn_of_cors
 from gateway.config.checks.listeners import check_listeners, warn_of_listeners
@@ -30,6 +31,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     for one in routes:
         if one.guard is not None:
             yield from check_policy(root, *one.guard)
+    yield from check_accepted(root, routes)
     yield from check_recovery(root, routes)
     yield from check_webhooks(root, routes)
 

@@ -32,6 +32,8 @@ SHORT_RETENTION = 3600.0
 SHORT_LEASE = 3.0
 _IDLE: tuple[tuple[object, Callable[[Policy], bool], str], ...] = (
     (POLICY.wait, lambda policy: policy.in_flight is InFlight.WAIT, "`in_flight: conflict`"),
+    (POLICY.pending_for, lambda policy: policy.accepts, "`execution: sync`"),
+    (POLICY.concurrency, lambda policy: policy.accepts, "`execution: sync`"),
     (POLICY.tombstone, lambda policy: policy.on_expired is OnExpired.GONE, "`on_expired: execute`"),
     (POLICY.keep_for, lambda policy: policy.expired is Expired.KEEP, "`expired: delete`"),
     (POLICY.forward_key_in, lambda policy: policy.forward_key is not ForwardKey.NONE, "`forward_key: none`"),

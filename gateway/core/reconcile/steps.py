@@ -159,7 +159,7 @@ def _executed(subject: Facts) -> WebhookStep:
             return Ignore("unmatched")
         case Status.IN_PROGRESS if subject.lease_live:
             return Attach()
-        case Status.FAILED_RETRYABLE | Status.IN_PROGRESS | Status.UNKNOWN:
+        case Status.FAILED_RETRYABLE | Status.IN_PROGRESS | Status.UNKNOWN | Status.PENDING:
             return Conclude()
         case _:
             assert_never(subject.status)
@@ -167,7 +167,7 @@ def _executed(subject: Facts) -> WebhookStep:
 
 def _not_executed(subject: Facts, pace: Pace) -> WebhookStep:
     match subject.status:
-        case Status.COMPLETED | Status.FAILED_RETRYABLE:
+        case Status.COMPLETED | Status.FAILED_RETRYABLE | Status.PENDING:
             return Ignore("already")
         case Status.IN_PROGRESS:
             return Ignore("too_early")
@@ -191,7 +191,7 @@ def may_complete(found: Record) -> bool:
             return not found.lease_live
         case Status.FAILED_RETRYABLE:
             return not found.expired
-        case Status.UNKNOWN:
+        case Status.UNKNOWN | Status.PENDING:
             return True
         case _:
             assert_never(found.status)
@@ -199,4 +199,4 @@ def may_complete(found: Record) -> bool:
 
 def ran_twice(found: Record, attempt: int) -> bool:
     """Whether two attempts executed, if `attempt` did: a later attempt owns the record and was not released."""
-    return found.attempt > attempt and found.status is not Status.FAILED_RETRYABLE
+    return found.attempt > attempt and found.status not in {Status.FAILED_RETRYABLE, Status.PENDING}

@@ -8,10 +8,8 @@ from uuid import UUID
 from gateway.background.maintenance import Background
 from gateway.background.reconciler import MARGIN, Reconciler
 from gateway.config import Config, TlsServer, UpstreamConfig
-from gateway.core.model import RecordKey
 from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
-from gateway.core.scope import key_digest
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
@@ -301,11 +299,7 @@ def make_operator(
     def policies() -> dict[str, Policy]:
         return {route.id: route.policy for route in config().routes if route.policy is not None}
 
-    def digest(key: RecordKey) -> str:
-        return key_digest(config().digest_secret or b"", key.scope_id, key.key)
-
-    forget = None if tiered is None else tiered.forget
-    return Operator(authority.operations, authority.reconciliation, policies, forget, replays, digest)
+    return Operator(authority.operations, authority.reconciliation, policies, None if tiered is None else tiered.forget, replays)
 
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
@@ -326,6 +320,7 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
         patience,
         replace(patience, silence=client.half_close_timeout),
         config.cors,
+        config.operations_path.encode() if any(policy.has_status for policy in guarded(config)) else None,
     )
     forwards = frozenset(name for name, upstream in config.upstreams.items() if upstream.forwards_overrides)
     secret = config.digest_secret or b""

@@ -4,7 +4,7 @@
 -- made, the end of `max_execution` after its doubt; of one in progress, the instant that it would have if its lease lapsed as it stands.
 
 
--- name: list_all, list_in_progress, list_unknown, list_dead_letters, list_failed_retryable, list_by_key
+-- name: list_all, list_pending, list_in_progress, list_unknown, list_dead_letters, list_failed_retryable, list_by_key
 -- One page: of the next 2000 candidates in the statement's order those that match, $1 at most; and how many candidates there were, and the last of
 -- them, from where the next page goes on. So a page costs the same however rare the matches are. Each row repeats `scanned` and `last_…`;
 -- one without a `record_id` is there for them alone. No row: no candidates.
@@ -12,8 +12,7 @@
 -- The bound is a literal: the planner would take a parameter for a tenth of the table, and sort that.
 --
 -- The order is the primary key's, or an instant that an index of the state has (ties by primary key). A scope's ids are one range of the
--- primary key, from $3 to below $4; under an instant's order they are a filter. $2: the route, or null. $8: what else narrows the list down
--- (`_narrowed` in operations.py), or null: no index serves it, so that no write pays for it.
+-- primary key, from $3 to below $4; under an instant's order they are a filter. $2: the route, or null.
 --
 -- `list_by_key` steps from one scope id to the next, each found by the primary key, and looks for the key $6 in each.
 WITH RECURSIVE
@@ -42,6 +41,11 @@ scanned AS MATERIALIZED (
         r.idempotency_key,
         NULL::timestamptz AS at,
         ($7::text IS NULL OR r.status = $7) AND
+-- only list_pending
+        r.scope_id,
+        r.idempotency_key,
+        r.pending_until AS at,
+        r.scope_id >= $3 AND r.scope_id < $4 AND
 -- only list_in_progress
         r.scope_id,
         r.idempotency_key,
@@ -63,24 +67,7 @@ scanned AS MATERIALIZED (
         r.expires_at AS at,
         r.scope_id >= $3 AND r.scope_id < $4 AND
 -- all
-        ($2::text IS NULL OR r.route_id = $2)
-            AND (
-                $8::jsonb IS NULL
-                OR (
-                    ($8->>'request_id' IS NULL OR r.request_id = $8->>'request_id')
-                    AND ($8->>'since' IS NULL OR r.created_at >= ($8->>'since')::timestamptz)
-                    AND ($8->>'until' IS NULL OR r.created_at < ($8->>'until')::timestamptz)
-                    AND (
-                        $8->>'from_digest' IS NULL
-                        OR substring(
-                            sha256(
-                                'idempotency-gateway/lookup/1'::bytea || '\x00'::bytea
-                                || convert_to(octet_length(r.scope_id) || ':' || r.scope_id || r.idempotency_key, 'UTF8')
-                            ) FOR length(decode($8->>'from_digest', 'hex'))
-                        ) BETWEEN decode($8->>'from_digest', 'hex') AND decode($8->>'to_digest', 'hex')
-                    )
-                )
-            ) AS matches,
+        ($2::text IS NULL OR r.route_id = $2) AS matches,
         r.record_id,
         r.version,
         r.status,
@@ -114,6 +101,10 @@ scanned AS MATERIALIZED (
     FROM gateway_records r
     WHERE (r.scope_id, r.idempotency_key) > ($5, $6) AND r.scope_id >= $3 AND r.scope_id < $4
     ORDER BY r.scope_id, r.idempotency_key
+-- only list_pending
+    FROM gateway_records r
+    WHERE r.status = 'pending' AND (r.pending_until, r.scope_id, r.idempotency_key) > ($7::timestamptz, $5, $6)
+    ORDER BY r.pending_until, r.scope_id, r.idempotency_key
 -- only list_in_progress
     FROM gateway_records r
     WHERE r.status = 'in_progress' AND (r.locked_until, r.scope_id, r.idempotency_key) > ($7::timestamptz, $5, $6)
@@ -237,13 +228,13 @@ SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM 
 
 -- name: operator_release
 -- Not against evidence that this attempt was executed: that is the reconciler's. The owner stays, so that its own late answer still counts while
--- nobody has claimed the record.
+-- nobody has claimed the record. Accepted work waits to be run once more.
 WITH held AS MATERIALIZED (
-    SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
+    SELECT *, accepted_at IS NOT NULL AND request_sealed IS NOT NULL AS promised FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
-        status = 'failed_retryable',
+        status = CASE WHEN h.promised THEN 'pending' ELSE 'failed_retryable' END,
         last_error_code = 'operator_released',
         judged = true,
         locked_until = NULL,
@@ -254,9 +245,10 @@ WITH held AS MATERIALIZED (
         looked_at = NULL,
         agreed_at = NULL,
         reconcile_agreed = 0,
-        request_sealed = NULL,
+        due_at = CASE WHEN h.promised THEN now() END,
+        request_sealed = CASE WHEN h.promised THEN r.request_sealed END,
         evidence = NULL,
-        expires_at = now() + make_interval(secs => $9::float8),
+        expires_at = CASE WHEN NOT h.promised THEN now() + make_interval(secs => $9::float8) END,
         gone_for = make_interval(secs => $10::float8),
         keep_for = make_interval(secs => $11::float8)
     FROM held h

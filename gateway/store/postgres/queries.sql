@@ -116,6 +116,8 @@ SELECT
         r.status = 'unknown' AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= lapse_now(),
         extract(epoch FROM now() - r.created_at)::float8,
         r.judged,
+        r.accepted_at IS NOT NULL,
+        extract(epoch FROM r.due_at - lapse_now())::float8,
         r.response_status_code,
         r.response_reason,
         CASE WHEN NOT large.answer THEN r.response_headers END,
@@ -173,6 +175,8 @@ SELECT
     status = 'unknown' AND coalesce(doubtful_until, unknown_since + max_execution) <= lapse_now() AS doubt_over,
     extract(epoch FROM now() - created_at)::float8 AS born_ago,
     judged,
+    accepted_at IS NOT NULL AS accepted,
+    extract(epoch FROM due_at - lapse_now())::float8 AS due_in,
     response_status_code,
     response_reason,
     CASE WHEN NOT large.answer THEN response_headers END AS response_headers,
@@ -222,6 +226,9 @@ SET version = r.version + 1,
     correlation = $18,
     request_sealed = $19,
     evidence = NULL,
+    accepted_at = NULL,
+    pending_until = NULL,
+    retention = NULL,
     expires_at = NULL,
     gone_for = NULL,
     keep_for = NULL
@@ -398,6 +405,7 @@ settle AS MATERIALIZED (
         doubtful_until = NULL,
         request_sealed = NULL,
         evidence = NULL,
+        due_at = NULL,
         completed_at = now(),
         expires_at = now() + make_interval(secs => s.retention),
         gone_for = make_interval(secs => s.gone_for),
@@ -415,7 +423,7 @@ settle AS MATERIALIZED (
     FROM held h
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
-        AND h.mine AND h.status IN ('in_progress', 'unknown', 'failed_retryable')
+        AND h.mine AND h.status IN ('in_progress', 'unknown', 'failed_retryable', 'pending')
     RETURNING h.settler, r.expires_at
 )
 SELECT
@@ -770,8 +778,11 @@ WITH doubtful AS MATERIALIZED (
     FROM gateway_records
     WHERE status = 'unknown' AND NOT observed
     GROUP BY route_id
+), waiting AS MATERIALIZED (
+    SELECT route_id, count(*) AS pending, min(accepted_at) AS oldest FROM gateway_records WHERE status = 'pending' GROUP BY route_id
 ), rare AS (
     SELECT
+        (SELECT coalesce(sum(pending), 0)::bigint FROM waiting) AS pending,
         (SELECT count(*) FROM gateway_records WHERE status = 'in_progress') AS in_progress,
         (SELECT count(*) FROM gateway_records WHERE status = 'failed_retryable') AS failed_retryable,
         (SELECT coalesce(sum(unknown), 0)::bigint FROM doubtful) AS unknown,
@@ -781,10 +792,11 @@ WITH doubtful AS MATERIALIZED (
         (SELECT reltuples::bigint FROM pg_class WHERE oid = 'gateway_records'::regclass) AS estimated
 )
 SELECT
+    pending,
     in_progress,
     CASE
         WHEN some_completed < $1::bigint THEN some_completed
-        ELSE greatest(some_completed, estimated - in_progress - failed_retryable - unknown)
+        ELSE greatest(some_completed, estimated - pending - in_progress - failed_retryable - unknown)
     END AS completed,
     failed_retryable,
     unknown,
@@ -792,7 +804,10 @@ SELECT
     greatest(coalesce(extract(epoch FROM now() - oldest), 0), 0)::float8 AS unknown_oldest_age,
     ARRAY(
         SELECT (route_id, unknown, dead_letters, greatest(extract(epoch FROM now() - oldest), 0)::float8) FROM doubtful ORDER BY route_id
-    ) AS by_route
+    ) AS by_route,
+    ARRAY(
+        SELECT (route_id, pending, greatest(extract(epoch FROM now() - oldest), 0)::float8) FROM waiting ORDER BY route_id
+    ) AS pending_by_route
 FROM rare
 
 

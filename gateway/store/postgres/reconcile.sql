@@ -139,6 +139,7 @@ WITH held AS MATERIALIZED (
         doubtful_until = NULL,
         request_sealed = NULL,
         evidence = NULL,
+        due_at = NULL,
         completed_at = now(),
         expires_at = now() + make_interval(secs => $13::float8),
         gone_for = make_interval(secs => $14::float8),
@@ -147,7 +148,7 @@ WITH held AS MATERIALIZED (
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.record_id = $3 AND h.version = $4 AND NOT h.observed
         AND (
-            h.status = 'unknown'
+            h.status IN ('unknown', 'pending')
             OR (h.status = 'in_progress' AND h.locked_until <= lapse_now())
             OR (h.status = 'failed_retryable' AND h.expires_at > expiry_now())
         )
@@ -173,22 +174,23 @@ END AS transition
 
 -- name: conclude_not_executed
 -- $9: of the look that the fence is from, which may have moved `doubtful_until` itself. Where there is evidence of execution, nothing says
--- otherwise.
+-- otherwise. Accepted work waits to be run once more.
 WITH held AS MATERIALIZED (
-    SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
+    SELECT *, accepted_at IS NOT NULL AND request_sealed IS NOT NULL AS promised FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
-        status = 'failed_retryable',
+        status = CASE WHEN h.promised THEN 'pending' ELSE 'failed_retryable' END,
         judged = true,
         last_error_code = $5,
         reconcile_after = NULL,
         unknown_since = NULL,
         dead_lettered_at = NULL,
         doubtful_until = NULL,
-        request_sealed = NULL,
+        due_at = CASE WHEN h.promised THEN now() END,
+        request_sealed = CASE WHEN h.promised THEN r.request_sealed END,
         evidence = NULL,
-        expires_at = now() + make_interval(secs => $6::float8),
+        expires_at = CASE WHEN NOT h.promised THEN now() + make_interval(secs => $6::float8) END,
         gone_for = make_interval(secs => $7::float8),
         keep_for = make_interval(secs => $8::float8)
     FROM held h

@@ -188,6 +188,8 @@ def decode_record(key: RecordKey, found: Sequence[Any], behind: float = 0.0) -> 
         doubt_over,
         born_ago,
         judged,
+        accepted,
+        due_in,
         *answer,
         _,
     ) = found
@@ -213,6 +215,8 @@ def decode_record(key: RecordKey, found: Sequence[Any], behind: float = 0.0) -> 
         (born_ago or 0.0) + behind,
         bool(judged),
         observed,
+        accepted,
+        None if due_in is None else max(due_in, 0.0),
     )
 
 

@@ -28,14 +28,17 @@ from gateway.ports import (
     Doubted,
     Retention,
     RouteDoubt,
+    RoutePending,
     Settled,
     StoreObserver,
     StoreUnavailable,
     Swept,
 )
+from gateway.ports.accepted import Parked, Promise
 from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.null_observer import NullObserver
+from gateway.store.postgres.acceptance import PostgresAcceptance
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.checks import SETTINGS, problems_of
@@ -156,6 +159,7 @@ class PostgresStore:
         self.registry = Registry(self._lanes, timeout, self._clock)
         self.reconciliation = PostgresReconciliation(self._calls)
         self.participation = PostgresParticipation(self._calls)
+        self.acceptance = PostgresAcceptance(self._calls, self._lanes)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
         statements = Statements(self._clock)
         self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
@@ -246,6 +250,9 @@ class PostgresStore:
         item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
         return _settled(await self._doubts.submit(lease.owner, item, 0, self._calls.deadline()))
 
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        return await self.acceptance.park(lease, reason, delay, promise, unstarted=unstarted)
+
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         settled = await put_back(self._calls, lease, intent, end)
         if settled is not None:
@@ -291,7 +298,8 @@ class PostgresStore:
 
     async def counts(self) -> Counts:
         (row,) = await self._fetch("counts", COUNT_EXACTLY)
-        return Counts(**{**row, "by_route": tuple(RouteDoubt(*doubt) for doubt in row["by_route"])})
+        by_route = tuple(RouteDoubt(*doubt) for doubt in row["by_route"])
+        return Counts(**{**row, "by_route": by_route, "pending_by_route": tuple(RoutePending(*each) for each in row["pending_by_route"])})
 
     async def ready(self) -> str | None:
         """None if this store can serve; else why not: unreachable, in recovery, or a schema that is behind or ahead."""

@@ -17,6 +17,7 @@ import asyncpg
 from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, StoredResponse, Terms
 from gateway.core.packing import ZLIB, pack
 from gateway.ports import Maintenance, Retention, Store, Transition
+from gateway.ports.accepted import Acceptance
 from gateway.ports.participation import Participation
 from gateway.ports.reconciliation import Audit, Entry, Reconciliation
 from gateway.store.postgres import PostgresStore
@@ -44,6 +45,9 @@ class Harness(Protocol):
 
     @property
     def reconciliation(self) -> Reconciliation: ...
+
+    @property
+    def acceptance(self) -> Acceptance: ...
 
     @property
     def participation(self) -> Participation: ...
@@ -81,6 +85,7 @@ class MemoryHarness:
         self.store = MemoryStore(self.clock, self.clock)
         self.maintenance = self.store
         self.reconciliation = self.store.reconciliation
+        self.acceptance = self.store.acceptance
         self.participation = self.store.participation
 
     async def advance(self, seconds: float) -> None:
@@ -104,6 +109,7 @@ class PostgresHarness:
         self.store = store
         self.maintenance = store
         self.reconciliation = store.reconciliation
+        self.acceptance = store.acceptance
         self.participation = store.participation
 
     async def advance(self, seconds: float) -> None:

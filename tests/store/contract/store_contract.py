@@ -13,6 +13,7 @@ import pytest
 from gateway.core.model import Intent, Lease, Record, Status
 from gateway.core.packing import unpack
 from gateway.ports import Retention, Transition
+from tests.store.contract.accepted_contract import AcceptedContract
 from tests.store.contract.harness import (
     KEPT,
     LEASE,
@@ -45,7 +46,9 @@ async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent])
     return [claim for claim in claims if claim is not None]
 
 
-class StoreContract(RetentionContract, ObservedContract, ReconciliationContract, RestoreContract, WebhookContract, ParticipationContract):
+class StoreContract(
+    RetentionContract, ObservedContract, ReconciliationContract, RestoreContract, WebhookContract, ParticipationContract, AcceptedContract
+):
     """Subclass it with a fixture `harness` that yields a `Harness` over an empty store."""
 
     def test_no_contract_test_is_overridden(self) -> None:

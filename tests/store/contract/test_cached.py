@@ -30,6 +30,7 @@ class CachedHarness:
         self.maintenance = self.behind.maintenance
         self.reconciliation = self.behind.reconciliation
         self.participation = self.behind.participation
+        self.acceptance = self.behind.acceptance
 
     async def advance(self, seconds: float) -> None:
         await self.behind.advance(seconds)

@@ -42,6 +42,7 @@ class TieredHarness:
         self.maintenance = authority
         self.reconciliation = authority.reconciliation
         self.participation = authority.participation
+        self.acceptance = authority.acceptance
 
     async def advance(self, seconds: float) -> None:
         assert await self.store.drain(10)

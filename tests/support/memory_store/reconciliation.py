@@ -90,7 +90,7 @@ class MemoryReconciliation:
             return self._refused(fence)
         lapsed = row.status is Status.IN_PROGRESS and not row.lease_live(now)
         free = row.status is Status.FAILED_RETRYABLE and not row.expired(now)
-        if not (row.status is Status.UNKNOWN or lapsed or free):
+        if not (row.status in {Status.UNKNOWN, Status.PENDING} or lapsed or free):
             return Transition.STALE
         return self._done(fence, replace(row.ended(Status.COMPLETED, now, retention), response=response), entry, event, audit)
 
@@ -112,8 +112,7 @@ class MemoryReconciliation:
         over = row.looked_at is not None and row.looked_over if looked else row.over(now)
         if row.status is not Status.UNKNOWN or row.evidence is not None or not over:
             return Transition.STALE
-        freed = replace(row.ended(Status.FAILED_RETRYABLE, now, retention), last_error_code=reason, judged=True)
-        return self._done(fence, freed, entry, event, audit)
+        return self._done(fence, row.freed(now, retention, reason), entry, event, audit)
 
     async def look_again(
         self, fence: Fence, seconds: float, *, agreed: bool | None, entry: Entry, event: Event | None = None, ended: bool | None = None

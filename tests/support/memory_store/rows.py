@@ -7,7 +7,8 @@ from uuid import UUID, uuid4
 
 from gateway.core.model import Fingerprint, Intent, Record, RecordKey, Status, StoredResponse
 from gateway.core.recovery_point import RecoveryPoint
-from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, RouteDoubt
+from gateway.ports import OBSERVED_DOUBT_KEPT, TOMBSTONE_AFTER, Retention, RouteDoubt, RoutePending
+from gateway.ports.accepted import Promise
 from gateway.ports.reconciliation import Evidence
 
 
@@ -50,6 +51,9 @@ class Row:
     response: StoredResponse | None = None
     recovery_point: RecoveryPoint | None = None
     retention: Retention | None = None
+    accepted_at: float | None = None
+    pending_until: float | None = None
+    due_at: float | None = None
 
     def lease_live(self, now: float) -> bool:
         return self.locked_until is not None and self.locked_until > now
@@ -95,6 +99,39 @@ class Row:
             expires_at=now + OBSERVED_DOUBT_KEPT if self.observed else None,
         )
 
+    def accepted(self, now: float, promise: Promise) -> "Row":
+        """Promised to be run, if it was not before."""
+        first = self.accepted_at is None
+        return replace(
+            self,
+            version=self.version + 1,
+            accepted_at=now if first else self.accepted_at,
+            pending_until=now + promise.pending_for if first else self.pending_until,
+            retention=promise.retention,
+        )
+
+    def parked(self, due_at: float) -> "Row":
+        """Pending, until then at least."""
+        return replace(
+            self,
+            version=self.version + 1,
+            status=Status.PENDING,
+            due_at=due_at,
+            locked_until=None,
+            reconcile_after=None,
+            unknown_since=None,
+            doubtful_until=None,
+            dead_lettered=False,
+            evidence=None,
+            expires_at=None,
+        )
+
+    def freed(self, now: float, retention: Retention, reason: str) -> "Row":
+        """Judged not to have been executed: accepted work waits to be run once more, other keys are free."""
+        promised = self.accepted_at is not None and self.sealed is not None
+        free = self.parked(now) if promised else self.ended(Status.FAILED_RETRYABLE, now, retention)
+        return replace(free, last_error_code=reason, judged=True)
+
     def ended(self, status: Status, now: float, retention: Retention) -> "Row":
         return replace(
             self,
@@ -107,6 +144,7 @@ class Row:
             dead_lettered=False,
             sealed=None,
             evidence=None,
+            due_at=None,
             expires_at=now + retention.seconds,
             retention=retention,
         )
@@ -188,6 +226,8 @@ def report(key: RecordKey, row: Row, now: float) -> Record:
         judged=row.judged,
         response=row.response,
         observed=row.observed,
+        accepted=row.accepted_at is not None,
+        due_in=_left(row.due_at, now),
     )
 
 
@@ -201,6 +241,15 @@ def doubts_by_route(rows: Iterable[Row], now: float) -> tuple[RouteDoubt, ...]:
         RouteDoubt(route, len(doubted), sum(row.dead_lettered for row in doubted), now - min(row.unknown_since or now for row in doubted))
         for route, doubted in sorted(doubts.items())
     )
+
+
+def pending_by_route(rows: Iterable[Row], now: float) -> tuple[RoutePending, ...]:
+    """The routes that have pending records, by name."""
+    waiting: dict[str, list[float]] = {}
+    for row in rows:
+        if row.status is Status.PENDING and row.accepted_at is not None:
+            waiting.setdefault(row.route_id, []).append(row.accepted_at)
+    return tuple(RoutePending(route, len(since), now - min(since)) for route, since in sorted(waiting.items()))
 
 
 def _left(instant: float | None, now: float) -> float | None:

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Counts, Doubted, Retention, Settled, Swept, Transition
+from gateway.ports.accepted import Parked, Promise
+from tests.support.memory_store.acceptance import MemoryAcceptance
 from tests.support.memory_store.participation import MemoryParticipation
 from tests.support.memory_store.reconciliation import MemoryReconciliation
-from tests.support.memory_store.rows import Grave, Row, doubts_by_route, microseconds, new_life, report
+from tests.support.memory_store.rows import Grave, Row, doubts_by_route, microseconds, new_life, pending_by_route, report
 
 _LIVE_STATES = (Status.IN_PROGRESS, Status.UNKNOWN)
 
@@ -30,6 +32,7 @@ class MemoryStore:
         self._graves: dict[bytes, Grave] = {}
         self._archive: list[tuple[float, Record]] = []
         self.reconciliation = MemoryReconciliation(self._rows, now)
+        self.acceptance = MemoryAcceptance(self._rows, now, boottime)
         self.participation = MemoryParticipation(self._rows, now, self.reconciliation)
 
     def now_us(self) -> int | None:
@@ -112,6 +115,9 @@ class MemoryStore:
             return Settled(Transition.DONE)
         return Settled(Transition.ALREADY if row.status is Status.UNKNOWN else Transition.STALE)
 
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        return await self.acceptance.park(lease, reason, delay, promise, unstarted=unstarted)
+
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         if lease.key not in self._rows:
             life = replace(new_life(intent, self._now(), version=0), record_id=lease.record_id, attempt=lease.attempt)
@@ -176,6 +182,8 @@ class MemoryStore:
             dead_letters=sum(row.dead_lettered for row in self._rows.values()),
             unknown_oldest_age=self._now() - min(doubted) if doubted else 0.0,
             by_route=doubts_by_route(self._rows.values(), self._now()),
+            pending=states.count(Status.PENDING),
+            pending_by_route=pending_by_route(self._rows.values(), self._now()),
         )
 
     def _tombstone(self, key: RecordKey, now: float) -> Tombstone | None:

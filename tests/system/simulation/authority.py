@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import Answered, Counts, Doubted, Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.ports.accepted import Parked, Promise
 from tests.support.memory_store.rows import Grave, Row
 from tests.support.memory_store.store import MemoryStore
 from tests.system.simulation.wire import Wire
@@ -145,6 +146,9 @@ class UnreliableStore:
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         return await self._ask("doubt", lease.key, lambda: at_once(self._authority.doubt(lease, reason)))
+
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        return await self._ask("park", lease.key, lambda: at_once(self._authority.park(lease, reason, delay, promise, unstarted=unstarted)))
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         return await self._ask("restore", lease.key, lambda: self._restore(lease, _reconcilable(intent), end))

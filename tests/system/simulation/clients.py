@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.model import Headers, RecordKey
-from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Switched
+from gateway.engine.answers import Passed, Promised, Refused, Relayed, Replayed, Switched
 from gateway.engine.engine import Engine
 from gateway.engine.request import GuardedRequest
 from gateway.plan import GuardPlan
@@ -91,7 +91,7 @@ async def serve(world: "World", engine: Engine, request: GuardedRequest) -> Answ
             world.journal.count("relayed")
             body = b"".join(pieces)
             return Answer(reply.label, None, status, headers, body, digest=hashlib.sha256(body).digest())
-        case Passed() | Replayed() | Switched():
+        case Passed() | Replayed() | Switched() | Promised():
             raise AssertionError("no answer of the simulation is large, or switches protocols")
         case _:
             assert_never(reply.answer)

@@ -100,6 +100,12 @@ class CountingObserver(NullObserver):
     def webhook_event(self, event: object) -> None:
         return None
 
+    def work_began(self, route: str, seconds: float) -> None:
+        pass
+
+    def abandoned(self, route: str) -> None:
+        pass
+
     def record_lost(self, route: str, request_id: str) -> None:
         self._world.journal.count("record put back")
 
