@@ -255,13 +255,22 @@ class Reconciliation(Protocol):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which records. `state`: a status, or `dead_letter`; None: any. `route`: a route id. `scope`: a scope's name.
-    `key`: the client's key, exactly.
+    `key`: the client's key, exactly. `scope_id`: one caller's, whole. `request_id`: that of the last attempt. `since`,
+    `until`: made at this instant or later, and before this one. `digests`: of those `RecordKey.lookup_digest`s that lie
+    between these two, as far as they go. `key_digest`: the key as logs show it, which no store knows: it leaves this
+    one to its caller.
     """
 
     state: str | None = None
     route: str | None = None
     scope: str | None = None
     key: str | None = None
+    scope_id: str | None = None
+    request_id: str | None = None
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+    digests: tuple[bytes, bytes] | None = None
+    key_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

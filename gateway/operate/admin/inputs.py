@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import datetime as dt
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from aiohttp import web
 
 from gateway.core.model import Headers
 from gateway.core.strict_json import AS_PYTHON, DuplicateName, read, refuse_lone_surrogates
-from gateway.operate.operations import By, Wrong
+from gateway.operate.operations import By, Wrong, read_instant
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Bytes of a request's body."""
@@ -46,6 +47,16 @@ class Query:
         if not re.fullmatch(r"[0-9]{1,20}", value, re.ASCII) or not low <= int(value) <= high:
             raise Wrong(name, f"must be a whole number from {low} to {high}")
         return int(value)
+
+    def instant(self, name: str) -> dt.datetime | None:
+        """An instant as RFC 3339 has it, with its offset."""
+        value = self._given.get(name)
+        if value is None:
+            return None
+        try:
+            return read_instant(value)
+        except ValueError as error:
+            raise Wrong(name, str(error)) from None
 
     def flag(self, name: str) -> bool:
         value = self._given.get(name, "false")

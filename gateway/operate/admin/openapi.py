@@ -12,6 +12,8 @@ PAGE = 100
 
 Json = dict[str, Any]
 
+_INSTANT: Json = {"type": "string", "format": "date-time"}
+
 _PROBLEMS: Mapping[int, str] = {
     400: "The request cannot be what was meant; `field` names the parameter or member.",
     401: "The admin token is missing or another.",
@@ -197,7 +199,7 @@ def _query(name: str, schema: Json, description: str = "", *, required: bool = F
 
 def _record_id() -> Json:
     schema = {"type": "string", "minLength": 5, "pattern": "^rec_[A-Za-z0-9_-]+$"}
-    return {"name": "id", "in": "path", "required": True, "description": "The `id` of a listed record.", "schema": schema}
+    return {"name": "id", "in": "path", "required": True, "description": "The `id` or `short_id` of a listed record.", "schema": schema}
 
 
 def _selection(*, state: bool) -> "list[Json]":
@@ -208,6 +210,11 @@ def _selection(*, state: bool) -> "list[Json]":
         _query("route", text, "A route's id."),
         _query("scope", text, "A scope's name."),
         _query("key", text, "The client's key, exactly."),
+        _query("scope_id", text, "One caller's scope, as log lines and records have it."),
+        _query("request_id", text, "The request id of the last attempt: `X-Request-Id` at the upstream."),
+        _query("key_digest", {"type": "string", "pattern": "^[0-9a-f]{16}$"}, "The key as log lines have it. Quick with `scope_id`."),
+        _query("since", _INSTANT, "Records that were made at this instant or later."),
+        _query("until", _INSTANT, "Records that were made before this instant."),
     ]
 
 

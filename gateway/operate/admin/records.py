@@ -24,14 +24,13 @@ from gateway.operate.operations import (
     audit_json,
     changed_json,
     page_json,
-    parse_record_id,
     shown_json,
 )
 from gateway.ports.reconciliation import Selection
 
 VERSION_MAX = 2**31 - 1
 LINE_MAX = 2**63 - 1
-_SELECTION = ("state", "route", "scope", "key")
+_SELECTION = ("state", "route", "scope", "key", "scope_id", "request_id", "key_digest", "since", "until")
 _GROUNDS = ("reason", "actor")
 _ANSWER = ("status", "headers", "body", "body_base64")
 _WRITE_BYTES = 64 * 1024
@@ -86,7 +85,17 @@ async def _list_dead_letters(operator: Operator, request: web.Request) -> web.Re
 
 
 def _selection(query: Query, state: str | None = None) -> Selection:
-    return Selection(state or query.text("state"), query.text("route"), query.text("scope"), query.text("key"))
+    return Selection(
+        state or query.text("state"),
+        query.text("route"),
+        query.text("scope"),
+        query.text("key"),
+        scope_id=query.text("scope_id"),
+        request_id=query.text("request_id"),
+        since=query.instant("since"),
+        until=query.instant("until"),
+        key_digest=query.text("key_digest"),
+    )
 
 
 async def _page(operator: Operator, query: Query, selection: Selection) -> web.Response:
@@ -97,7 +106,7 @@ async def _page(operator: Operator, query: Query, selection: Selection) -> web.R
 async def _show(operator: Operator, request: web.Request) -> web.Response:
     query = Query(request, ("body", *_GROUNDS))
     by = query.by() if query.flag("body") else None
-    key = _key(request)
+    key = await _key(operator, request)
     shown = NotFound() if key is None else await (operator.show(key) if by is None else operator.show_body(key, by))
     return _not_found() if isinstance(shown, NotFound) else answer(shown_json(shown))
 
@@ -153,9 +162,10 @@ async def _resolve(operator: Operator, request: web.Request) -> web.Response:
         for name in _ANSWER:
             if name in given:
                 raise Wrong(name, "an operation that was not executed has no answer")
-        return await _changed(request, lambda key: operator.resolve_not_executed(key, by, retention=retention, version=version))
+        return await _changed(operator, request, lambda key: operator.resolve_not_executed(key, by, retention=retention, version=version))
     status, headers, body = _answer(given)
     return await _changed(
+        operator,
         request,
         lambda key: operator.resolve_completed(key, by, status=status, headers=headers, body=body, retention=retention, version=version),
     )
@@ -171,24 +181,24 @@ def _answer(given: Document) -> tuple[int, "tuple[tuple[bytes, bytes], ...]", by
 async def _release(operator: Operator, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "retention", "version"))
     by, version, retention = given.by(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
-    return await _changed(request, lambda key: operator.release(key, by, retention=retention, version=version))
+    return await _changed(operator, request, lambda key: operator.release(key, by, retention=retention, version=version))
 
 
 async def _requeue(operator: Operator, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "version"))
     by, version = given.by(), given.number("version", 1, VERSION_MAX)
-    return await _changed(request, lambda key: operator.requeue(key, by, version=version))
+    return await _changed(operator, request, lambda key: operator.requeue(key, by, version=version))
 
 
 async def _delete(operator: Operator, request: web.Request) -> web.Response:
     query = Query(request, (*_GROUNDS, "version"))
     by, version = query.by(), query.number("version", 1, VERSION_MAX)
-    return await _changed(request, lambda key: operator.delete(key, by, version=version))
+    return await _changed(operator, request, lambda key: operator.delete(key, by, version=version))
 
 
-async def _changed(request: web.Request, change: Callable[[RecordKey], Awaitable[Changed]]) -> web.Response:
+async def _changed(operator: Operator, request: web.Request, change: Callable[[RecordKey], Awaitable[Changed]]) -> web.Response:
     """Make the change, and say what it came to."""
-    key = _key(request)
+    key = await _key(operator, request)
     if key is None:
         return _not_found()
     changed = await change(key)
@@ -209,12 +219,16 @@ async def _changed(request: web.Request, change: Callable[[RecordKey], Awaitable
             assert_never(changed)
 
 
-def _key(request: web.Request) -> RecordKey | None:
-    """None: nothing that a list ever showed."""
+async def _key(operator: Operator, request: web.Request) -> RecordKey | None:
+    """None: nothing that a list ever showed. Raises `Wrong` for a short id that several records share."""
+    name = request.match_info["id"]
     try:
-        return parse_record_id(request.match_info["id"])
-    except ValueError:
+        found = await operator.named(name)
+    except Wrong:
         return None
+    if len(found) > 1:
+        raise Wrong("id", f"{len(found)} records share this one: take the long `id` of a list")
+    return found[0] if found else None
 
 
 def _not_found() -> web.Response:

@@ -57,6 +57,7 @@ _DETAIL: Json = {"type": "object", "additionalProperties": {"type": ["string", "
 
 _RECORD: Json = {
     "id": {"type": "string", "description": "What paths and commands take."},
+    "short_id": {"type": "string", "pattern": "^rec_[a-z2-7]{10}$", "description": "The same for people; it is looked for."},
     "state": {"type": "string", "enum": list(STATES)},
     "status": {"type": "string", "enum": [state for state in STATES if state != "dead_letter"]},
     "route": _TEXT,
@@ -135,6 +136,7 @@ _AUDIT_LINE: Json = _object(
         "action": _TEXT,
         "reason": _TEXT,
         "id": _or_null("string"),
+        "short_id": _or_null("string"),
         "key": _or_null("string"),
         "record_id": _or_null("string"),
         "detail": _DETAIL,

@@ -13,7 +13,7 @@ import orjson
 
 from gateway.core.model import RecordKey
 from gateway.operate.commands.shared import FAILURE, UNAVAILABLE, fail, load_config, reported
-from gateway.operate.commands.tables import instant, record_table
+from gateway.operate.commands.tables import instant, record_table, terminal_width
 from gateway.operate.operations import (
     PAGE_MAX,
     Changed,
@@ -26,8 +26,8 @@ from gateway.operate.operations import (
     changed_json,
     listed_json,
     page_json,
-    parse_record_id,
     record_id_text,
+    short_id_text,
 )
 from gateway.ports import StoreUnavailable
 from gateway.ports.reconciliation import Listed, Page, Selection
@@ -96,9 +96,14 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
         if wanted.route is not None or wanted.scope is not None:
             raise click.UsageError("--route and --scope narrow a --key down; a RECORD is one already.")
         try:
-            return parse_record_id(wanted.record)
-        except ValueError as error:
-            raise click.UsageError(f"{wanted.record}: {error}") from None
+            named = await operator.named(wanted.record)
+        except Wrong as wrong:
+            raise click.UsageError(f"{wanted.record}: {wrong.why}") from None
+        if len(named) > 1:
+            fail(f"Several records share this ID: {', '.join(map(record_id_text, named))}", FAILURE)
+        if not named:
+            fail("No such record.", FAILURE)
+        return named[0]
     selection = Selection(wanted.state, wanted.route, wanted.scope, wanted.key)
     matches = (await collect(operator, selection, SHOWN_MATCHES)).records
     if (
@@ -106,12 +111,12 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
         and wanted.state is not None
         and (others := (await collect(operator, replace(selection, state=None), SHOWN_MATCHES)).records)
     ):
-        click.echo(record_table([listed_json(listed) for listed in others]), err=True)
+        click.echo(record_table([listed_json(listed) for listed in others], width=terminal_width(sys.stderr)), err=True)
         fail(f"Refused: no {wanted.state.replace('_', ' ')} has this key (any more).", FAILURE)
     if not matches:
         fail("No such record.", FAILURE)
     if len(matches) > 1:
-        click.echo(record_table([listed_json(listed) for listed in matches]), err=True)
+        click.echo(record_table([listed_json(listed) for listed in matches], width=terminal_width(sys.stderr)), err=True)
         fail("Several records have this key: name one by its ID, or narrow the key down with --route or --scope.", FAILURE)
     return matches[0].key
 
@@ -128,7 +133,7 @@ async def change(
         shown = await operator.show(key)
         if isinstance(shown, NotFound):
             return shown
-        click.echo(record_table([listed_json(shown.listed)]), err=True)
+        click.echo(record_table([listed_json(shown.listed)], width=terminal_width(sys.stderr)), err=True)
         click.confirm(question, abort=True, err=True)
         version = shown.listed.version
     return await act(key, version)
@@ -138,7 +143,7 @@ def tell_page(page: Page, *, as_json: bool) -> None:
     if as_json:
         echo_json(page_json(page))
         return
-    click.echo(record_table([listed_json(listed) for listed in page.records]))
+    click.echo(record_table([listed_json(listed) for listed in page.records], width=terminal_width(sys.stdout)))
     if page.cursor is not None:
         click.echo(f"There are more: --cursor {page.cursor}", err=True)
 
@@ -150,7 +155,7 @@ def tell_change(changed: Changed, *, as_json: bool) -> None:
     match changed:
         case Done(now, redis_wait, memory_wait):
             if now is not None and not as_json:
-                click.echo(record_table([listed_json(now)]))
+                click.echo(record_table([listed_json(now)], width=terminal_width(sys.stdout)))
             click.echo("OK" if now is not None else "OK: it is gone", err=True)
             if redis_wait:
                 click.echo(f"warning: Redis has not acknowledged; for {redis_wait:g} s at most gateways may still answer from it", err=True)
@@ -159,7 +164,7 @@ def tell_change(changed: Changed, *, as_json: bool) -> None:
         case NotFound():
             fail("No such record.", FAILURE)
         case Conflict(now, why):
-            fail(f"Refused: {why} ({record_id_text(now.key)})", FAILURE)
+            fail(f"Refused: {why} ({short_id_text(now.key)})", FAILURE)
         case TooEarly(until):
             at = instant(until.isoformat())
             fail(f"Too early: until {at} the upstream may still execute it, so *not executed* cannot be known yet.", FAILURE)

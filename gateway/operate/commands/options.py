@@ -5,6 +5,7 @@ What needs the rest of the gateway is imported when it is needed, so that `--hel
 
 # ruff: noqa: PLC0415 - imports inside functions: see above
 
+import datetime as dt
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,9 +38,16 @@ def listing_options(command: Command) -> Command:
 
 
 def selection_options(*, state: bool) -> Callable[[Command], Command]:
-    """--state, --route, --scope and --key."""
+    """--state, --route, --scope, --key, and what log lines have."""
 
     def add(command: Command) -> Command:
+        command = click.option("--until", metavar="TIME", callback=_instant, help="Only records made before; as for --since.")(command)
+        command = click.option(
+            "--since", metavar="TIME", callback=_instant, help="Only records made since: 2026-11-28T04:21:59Z, or 2h for two hours ago."
+        )(command)
+        command = click.option("--key-digest", metavar="HEX", help="Only the key that log lines show so. Quick with --scope-id.")(command)
+        command = click.option("--scope-id", metavar="ID", help="Only records of this caller, as log lines have it.")(command)
+        command = click.option("--request-id", metavar="ID", help="Only the record whose last attempt had this request id.")(command)
         command = click.option("--key", metavar="KEY", help="Only records of this key, exactly as the client sent it.")(command)
         command = click.option("--scope", metavar="SCOPE", help="Only records of this scope, by its name.")(command)
         command = click.option("--route", metavar="ID", help="Only records of this route.")(command)
@@ -53,7 +61,8 @@ def selection_options(*, state: bool) -> Callable[[Command], Command]:
 def selection_of(given: Mapping[str, Any], state: str | None = None) -> "Selection":
     from gateway.ports.reconciliation import Selection
 
-    return Selection(state or given.get("state"), given["route"], given["scope"], given["key"])
+    names = ("route", "scope", "key", "scope_id", "request_id", "key_digest", "since", "until")
+    return Selection(state or given.get("state"), **{name: given[name] for name in names})
 
 
 def record_options(command: Command) -> Command:
@@ -138,6 +147,22 @@ def login_name() -> str:
 
 def _actor_option(command: Command) -> Command:
     return click.option("--actor", metavar="NAME", help="Who does this. Kept in the audit table.  [default: the login name]")(command)
+
+
+def _instant(_: click.Context, parameter: click.Parameter, value: str | None) -> "dt.datetime | None":
+    from gateway.core.units import parse_duration
+    from gateway.operate.operations import read_instant
+
+    if value is None:
+        return None
+    try:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(value))  # noqa: TID251 - people say how long ago
+    except (ValueError, OverflowError):
+        pass  # no duration
+    try:
+        return read_instant(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or how long ago, such as 2h", param=parameter) from None
 
 
 def _duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:

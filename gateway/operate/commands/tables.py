@@ -5,18 +5,41 @@ control characters, which could rewrite what a terminal shows: they are escaped.
 """
 
 import datetime as dt
+import re
+import shutil
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TextIO
 
 NOTHING = "-"
+WIDTH = 120
+"""Columns of a terminal into which a line of records fits."""
+_GAP = "  "
+_NARROWEST = 8
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns, aligned, under a line of headings. The last column is not padded."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, width: int | None = None, elastic: Collection[str] = ()) -> str:
+    """Columns, aligned, under a line of headings. The last column is not padded.
+
+    With `width` the `elastic` columns are cut until a line fits, the widest first; what is cut ends with an ellipsis.
+    """
     lines = [tuple(headings), *(tuple(map(plain, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    if width is not None:
+        _narrow(widths, [place for place, heading in enumerate(headings) if heading in elastic], width)
+    return "\n".join(_GAP.join(map(_cell, line, widths)).rstrip() for line in lines)
+
+
+def _narrow(widths: list[int], elastic: Sequence[int], width: int) -> None:
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+        widest = max(elastic, key=lambda place: widths[place])
+        if widths[widest] <= _NARROWEST:
+            return
+        widths[widest] -= 1
+
+
+def _cell(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def pairs(facts: Mapping[str, object]) -> str:
@@ -48,11 +71,22 @@ def instant(text: str | None) -> str:
 
 
 RECORD_HEADINGS = ("STATE", "ROUTE", "KEY", "ATTEMPT", "SINCE", "REASON", "NEXT", "ID")
+_INSTANT_COLUMNS = (4, 6)
+_YEAR = re.compile(r"\b\d{4}-(?=\d\d-\d\d )")
 
 
-def record_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """One line a record."""
-    return table(RECORD_HEADINGS, map(_record_row, records))
+def record_table(records: Sequence[Mapping[str, Any]], *, width: int | None = None) -> str:
+    """One line a record. With `width`, that of a terminal, instants have no year and texts are cut where they must be; pipes get all."""
+    rows = map(_record_row, records)
+    if width is None:
+        return table(RECORD_HEADINGS, rows)
+    short = ([_YEAR.sub("", plain(text)) if place in _INSTANT_COLUMNS else text for place, text in enumerate(row)] for row in rows)
+    return table(RECORD_HEADINGS, short, width=width, elastic=("ROUTE", "KEY", "REASON"))
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """How wide a line of records may be there, `WIDTH` at least; None where no person looks."""
+    return max(WIDTH, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
 def _record_row(record: Mapping[str, Any]) -> Sequence[object]:
@@ -63,7 +97,7 @@ def _record_row(record: Mapping[str, Any]) -> Sequence[object]:
     }.get(record["state"]) or record["created_at"]
     reason = None if record["state"] == "completed" else record["reason"]  # of the doubt that there was before
     shown = (record["state"], record["route"], record["key"], record["attempt"], instant(since), reason)
-    return (*shown, _next(record), record["id"])
+    return (*shown, _next(record), record["short_id"])
 
 
 def _next(record: Mapping[str, Any]) -> str:
@@ -83,7 +117,10 @@ def shown_text(record: Mapping[str, Any]) -> str:
     """One record whole, with its history."""
     answer = record["response"]
     facts = {
-        **{name: record[name] for name in ("id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")},
+        **{
+            name: record[name]
+            for name in ("short_id", "id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")
+        },
         "reason": record["reason"],
         **{name: instant(record[name]) for name in _INSTANTS if record[name] is not None},
         "next": _next(record),
@@ -103,6 +140,7 @@ def shown_text(record: Mapping[str, Any]) -> str:
     return f"{pairs(facts)}\n\n{lines}"
 
 
+_FACTS = ("short_id", "id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")
 _INSTANTS = ("created_at", "unknown_since", "doubtful_until", "dead_lettered_at", "completed_at", "expires_at")
 _HISTORY = ("source", "what", "actor", "reason")
 _FIRST = ("look", "request", "status", "why")
@@ -125,9 +163,10 @@ def _answer_facts(answer: Mapping[str, Any]) -> dict[str, object]:
 
 def audit_table(lines: Sequence[Mapping[str, Any]]) -> str:
     """One line of the audit a line."""
-    names = ("line", "actor", "action", "reason", "key", "detail", "id")
+    names = ("line", "actor", "action", "reason", "key", "detail", "short_id")
     return table(
-        ("LINE", "AT", *map(str.upper, names[1:])), [(line["line"], instant(line["at"]), *(line[n] for n in names[1:])) for line in lines]
+        ("LINE", "AT", *map(str.upper, names[1:-1]), "ID"),
+        [(line["line"], instant(line["at"]), *(line[n] for n in names[1:])) for line in lines],
     )
 
 

@@ -1,5 +1,7 @@
 """What people say, judged. Every mistake names its field."""
 
+import datetime as dt
+import re
 import unicodedata
 from dataclasses import dataclass
 
@@ -13,6 +15,8 @@ STATES = (*[status.value for status in Status], "dead_letter")
 
 PAGE_MAX = 1000
 """Records, or lines of the audit, in one page at most."""
+
+_KEY_DIGEST = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 ACTOR_MAX = 255
 REASON_MAX = 2000
@@ -53,10 +57,23 @@ def _check_text(field: str, text: str, longest: int, allowed: str) -> None:
 def check_selection(selection: Selection) -> None:
     if selection.state is not None and selection.state not in STATES:
         raise Wrong("state", f"one of {', '.join(STATES)}")
-    for name in ("route", "scope", "key"):
+    for name in ("route", "scope", "key", "scope_id", "request_id"):
         text = getattr(selection, name)
         if text is not None and not (text and keepable(text)):
             raise Wrong(name, "no record can have this one")
+    if selection.key_digest is not None and not _KEY_DIGEST.fullmatch(selection.key_digest):
+        raise Wrong("key_digest", "16 hex digits, as a log line has them in `key`")
+
+
+def read_instant(text: str) -> dt.datetime:
+    """An instant as RFC 3339 has it, such as 2026-11-28T04:21:59Z. Raises ValueError with a sentence."""
+    try:
+        found = dt.datetime.fromisoformat(text)
+        if found.tzinfo is not None:
+            return found.astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        pass  # as one without an offset
+    raise ValueError("must be an instant with its offset, such as 2026-11-28T04:21:59Z")
 
 
 def check_limit(limit: int) -> None:

@@ -11,6 +11,7 @@ from gateway.core.model import Headers, RecordKey, Status
 from gateway.core.policy import DEFAULT_RETENTION, Policy
 from gateway.core.reconcile.policy import Verdict
 from gateway.operate.operations.bodies import answer, check_answer, unpacked
+from gateway.operate.operations.ids import parse_record_id, parse_short_id
 from gateway.operate.operations.inputs import PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound
 from gateway.operate.operations.rules import Change, obstacle
@@ -35,6 +36,7 @@ PAGES_AT_ONCE = 50
 """How many pages of the store make one of ours, at most, where matches are rare."""
 
 _NO_RECORD = RecordKey("", "")
+_FEW = (Status.UNKNOWN.value, Status.IN_PROGRESS.value, Status.FAILED_RETRYABLE.value)
 _SOURCE = "operator"
 
 _Write = Callable[[Listed, Fence, Audit], Awaitable[Transition]]
@@ -59,7 +61,7 @@ class Operator:
 
     A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
-    `replays` is None where no gateway keeps answers in its memory.
+    `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Operator:
         policies: Callable[[], Mapping[str, Policy]],
         forget: Forget | None = None,
         replays: Replays | None = None,
+        digest: Callable[[RecordKey], str] | None = None,
     ) -> None:
         self._operations = operations
         self._reconciliation = reconciliation
         self._policies = policies
         self._forget = forget
         self._replays = replays
+        self._digest = digest
 
     async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
         """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit,
@@ -84,15 +88,45 @@ class Operator:
         check_limit(limit)
         found: list[Listed] = []
         for _ in range(PAGES_AT_ONCE):
+            wanted = limit - len(found) if selection.key_digest is None else PAGE_MAX
             try:
-                page = await self._operations.select(selection, cursor, limit - len(found))
+                page = await self._operations.select(selection, cursor, wanted)
             except ValueError as error:
                 raise Wrong("cursor", str(error)) from None
-            found += page.records
+            found += self._of_digest(page.records, selection.key_digest)
             cursor = page.cursor
             if cursor is None or len(found) >= limit:
                 break
         return Page(found, cursor)
+
+    def _of_digest(self, records: Sequence[Listed], wanted: str | None) -> Sequence[Listed]:
+        """Those whose key logs show so: one at most."""
+        if wanted is None or self._digest is None:
+            return records
+        return [listed for listed in records if self._digest(listed.key) == wanted]
+
+    async def named(self, text: str) -> Sequence[RecordKey]:
+        """The record with this long id, or those with this short one: none, one, or by a rare chance several.
+
+        Records that a person may have to act on are looked through first: their states have few. `Wrong`: neither kind.
+        """
+        digests = parse_short_id(text)
+        if digests is None:
+            try:
+                return [parse_record_id(text)]
+            except ValueError as error:
+                raise Wrong("id", str(error)) from None
+        for state in (*_FEW, None):
+            cursor, found = None, set[RecordKey]()
+            while True:
+                page = await self._operations.select(Selection(state, digests=digests), cursor, PAGE_MAX)
+                found.update(listed.key for listed in page.records)
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            if found:
+                return sorted(found, key=lambda key: (key.scope_id, key.key))
+        return []
 
     async def show(self, key: RecordKey) -> Shown | NotFound:
         """One record with its history, without its body."""
@@ -200,7 +234,7 @@ class Operator:
         cursor: str | None = None
         while True:
             page = await self._operations.select(selection, cursor, PAGE_MAX)
-            for listed in page.records:
+            for listed in self._of_digest(page.records, selection.key_digest):
                 if not bodies:
                     yield listed_json(listed)
                 elif isinstance(shown := await self.show_body(listed.key, by), Shown):

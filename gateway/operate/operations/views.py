@@ -5,7 +5,7 @@ from base64 import b64encode
 from typing import assert_never
 
 from gateway.core.model import Headers, StoredResponse
-from gateway.operate.operations.ids import record_id_text
+from gateway.operate.operations.ids import record_id_text, short_id_text
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, TooEarly
 from gateway.ports.reconciliation import AuditLine, Entry, Listed, Page, Remembered, Selection, Shown
 
@@ -18,9 +18,10 @@ def instant(at: dt.datetime | None) -> str | None:
 
 
 def listed_json(listed: Listed) -> Json:
-    """A record as lists show it. `id` is what commands and paths take; `record_id` names this life of it."""
+    """A record as lists show it. `id` and `short_id` are what commands and paths take; `record_id` names this life of it."""
     return {
         "id": record_id_text(listed.key),
+        "short_id": short_id_text(listed.key),
         "state": "dead_letter" if listed.dead_lettered_at is not None else listed.status.value,
         "status": listed.status.value,
         "route": listed.route_id,
@@ -80,6 +81,7 @@ def audit_json(line: AuditLine) -> Json:
         "action": audit.action,
         "reason": audit.reason,
         "id": record_id_text(line.key) if line.key.scope_id else None,
+        "short_id": short_id_text(line.key) if line.key.scope_id else None,
         "key": line.key.key if line.key.scope_id else None,
         "record_id": str(line.record_id) if line.key.scope_id else None,
         "detail": dict(audit.detail),
@@ -108,7 +110,11 @@ def changed_json(changed: Changed) -> Json:
 
 def selection_json(selection: Selection) -> dict[str, str | None]:
     """A selection as an audit line keeps it: only what it says. The key itself is what the operator typed, and stays out."""
-    given = {"state": selection.state, "route": selection.route, "scope": selection.scope}
+    given = {
+        **{name: getattr(selection, name) for name in ("state", "route", "scope", "scope_id", "request_id", "key_digest")},
+        "since": instant(selection.since),
+        "until": instant(selection.until),
+    }
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -8,8 +8,10 @@ from uuid import UUID
 from gateway.background.maintenance import Background
 from gateway.background.reconciler import MARGIN, Reconciler
 from gateway.config import Config, TlsServer, UpstreamConfig
+from gateway.core.model import RecordKey
 from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
+from gateway.core.scope import key_digest
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
@@ -299,7 +301,11 @@ def make_operator(
     def policies() -> dict[str, Policy]:
         return {route.id: route.policy for route in config().routes if route.policy is not None}
 
-    return Operator(authority.operations, authority.reconciliation, policies, None if tiered is None else tiered.forget, replays)
+    def digest(key: RecordKey) -> str:
+        return key_digest(config().digest_secret or b"", key.scope_id, key.key)
+
+    forget = None if tiered is None else tiered.forget
+    return Operator(authority.operations, authority.reconciliation, policies, forget, replays, digest)
 
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:

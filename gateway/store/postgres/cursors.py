@@ -55,5 +55,5 @@ def to_instant(microseconds: int) -> dt.datetime:
 
 def _checksum(selection: Selection, scope_id: str, key: str, at: int | None) -> str:
     """Tells a cursor that is damaged, or another selection's; it keeps nobody from making one."""
-    text = json.dumps([selection.state, selection.route, selection.scope, selection.key, scope_id, key, at])
+    text = json.dumps([repr(selection), scope_id, key, at])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

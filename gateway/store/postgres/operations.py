@@ -117,17 +117,37 @@ class PostgresOperations:
 
 def _listing(selection: Selection, after: Position | None, limit: int) -> tuple[str, tuple[Any, ...]]:
     """The statement and its arguments."""
-    low, high = ("", _BEYOND) if selection.scope is None else (f"{selection.scope}:", f"{selection.scope};")
-    first = (limit, selection.route, low, high)
+    low, high = _scope_ids(selection)
+    first, narrowed = (limit, selection.route, low, high), _narrowed(selection)
     query = _BY_INSTANT.get(selection.state or "")
     if selection.key is not None:
-        scope_id = low if after is None else after.scope_id
-        return "list_by_key", (*first, scope_id, selection.key, selection.state)
+        scope_id = "" if after is None else after.scope_id
+        return "list_by_key", (*first, scope_id, selection.key, selection.state, narrowed)
     if query is None:
         scope_id, key, _ = after or Position(low, "")
-        return "list_all", (*first, scope_id, key, selection.state)
+        return "list_all", (*first, scope_id, key, selection.state, narrowed)
     scope_id, key, at = after or Position("", "")
-    return query, (*first, scope_id, key, at or FIRST_INSTANT)
+    return query, (*first, scope_id, key, at or FIRST_INSTANT, narrowed)
+
+
+def _scope_ids(selection: Selection) -> tuple[str, str]:
+    """From which scope id, and up to below which."""
+    if selection.scope_id is not None:
+        if selection.scope is not None and not selection.scope_id.startswith(f"{selection.scope}:"):
+            return "", ""
+        return selection.scope_id, f"{selection.scope_id}\x01"  # no text of Postgres has a NUL, so that nothing lies between
+    return ("", _BEYOND) if selection.scope is None else (f"{selection.scope}:", f"{selection.scope};")
+
+
+def _narrowed(selection: Selection) -> str | None:
+    """What no index serves, for $8 of the lists."""
+    instants = {"since": selection.since, "until": selection.until}
+    found = {name: instant.isoformat() for name, instant in instants.items() if instant is not None}
+    if selection.request_id is not None:
+        found["request_id"] = selection.request_id
+    if selection.digests is not None:
+        found["from_digest"], found["to_digest"] = (digest.hex() for digest in selection.digests)
+    return json.dumps(found) if found else None
 
 
 def _following(selection: Selection, rows: Sequence[Row], records: Sequence[Listed], limit: int) -> str | None:

@@ -12,7 +12,8 @@
 -- The bound is a literal: the planner would take a parameter for a tenth of the table, and sort that.
 --
 -- The order is the primary key's, or an instant that an index of the state has (ties by primary key). A scope's ids are one range of the
--- primary key, from $3 to below $4; under an instant's order they are a filter. $2: the route, or null.
+-- primary key, from $3 to below $4; under an instant's order they are a filter. $2: the route, or null. $8: what else narrows the list down
+-- (`_narrowed` in operations.py), or null: no index serves it, so that no write pays for it.
 --
 -- `list_by_key` steps from one scope id to the next, each found by the primary key, and looks for the key $6 in each.
 WITH RECURSIVE
@@ -67,7 +68,24 @@ scanned AS MATERIALIZED (
         r.expires_at AS at,
         r.scope_id >= $3 AND r.scope_id < $4 AND
 -- all
-        ($2::text IS NULL OR r.route_id = $2) AS matches,
+        ($2::text IS NULL OR r.route_id = $2)
+            AND (
+                $8::jsonb IS NULL
+                OR (
+                    ($8->>'request_id' IS NULL OR r.request_id = $8->>'request_id')
+                    AND ($8->>'since' IS NULL OR r.created_at >= ($8->>'since')::timestamptz)
+                    AND ($8->>'until' IS NULL OR r.created_at < ($8->>'until')::timestamptz)
+                    AND (
+                        $8->>'from_digest' IS NULL
+                        OR substring(
+                            sha256(
+                                'idempotency-gateway/lookup/1'::bytea || '\x00'::bytea
+                                || convert_to(octet_length(r.scope_id) || ':' || r.scope_id || r.idempotency_key, 'UTF8')
+                            ) FOR length(decode($8->>'from_digest', 'hex'))
+                        ) BETWEEN decode($8->>'from_digest', 'hex') AND decode($8->>'to_digest', 'hex')
+                    )
+                )
+            ) AS matches,
         r.record_id,
         r.version,
         r.status,

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from gateway.core.model import RecordKey, StoredResponse
+from gateway.core.scope import key_digest
+from gateway.operate.operations import parse_record_id, short_id_text
 from gateway.store.postgres import PostgresStore
 from tests.operate.admin.house import House
 from tests.operate.commands.support import MODULE, Done, run
@@ -27,6 +29,11 @@ routes:
 """
 REMEMBERED = "Gateways may still replay it from their own memory for 3 s at most."
 REASON = ("--reason", "INC-7: asked the provider", "--actor", "ada")
+
+
+def short(name: str) -> str:
+    """The id that lists show for people."""
+    return short_id_text(parse_record_id(name))
 
 
 class Desk:
@@ -111,7 +118,7 @@ def test_lists_are_tables_or_json(desk: Desk) -> None:
     lines = desk.run("records", "list").out.splitlines()
     assert lines[0].split()[:3] == ["STATE", "ROUTE", "KEY"]
     assert [line.split()[0] for line in lines[1:]] == ["completed", "dead_letter", "dead_letter"]
-    assert [line.split()[-1] for line in lines[1:]] == ids
+    assert [line.split()[-1] for line in lines[1:]] == [*map(short, ids)]
     first = desk.run("records", "list", "--state", "unknown", "--limit", "1")
     assert "There are more: --cursor " in first.err
     rest = desk.json("records", "list", "--state", "unknown", "--cursor", first.err.split()[-1])
@@ -120,11 +127,30 @@ def test_lists_are_tables_or_json(desk: Desk) -> None:
     assert desk.json("records", "list", "--route", "rest") == {"records": [], "cursor": None}
 
 
+def test_a_record_is_found_by_what_a_log_line_has(desk: Desk) -> None:
+    """Request id, scope id and key digest, time: each alone, and together."""
+    ids = desk.make(("completed", "a"), ("unknown", "b"))
+    record = desk.json("records", "show", ids[1])
+    digest = key_digest(b"0123456789abcdef", record["scope_id"], "b")
+    for words in (
+        ("--request-id", record["request_id"], "--state", "unknown"),
+        ("--key-digest", digest),
+        ("--scope-id", record["scope_id"], "--key-digest", digest, "--since", "1h"),
+        ("--since", record["created_at"]),
+    ):
+        assert [one["short_id"] for one in desk.json("records", "list", *words)["records"]] == [short(ids[1])], words
+    assert desk.json("records", "list", "--until", record["created_at"])["records"][0]["id"] == ids[0]
+    assert "such as 2h" in desk.run("records", "list", "--since", "yesterday", code=2).err
+    assert "16 hex digits" in desk.run("records", "list", "--key-digest", "xyz", code=2).err
+
+
 def test_a_record_is_shown_by_id_or_key(desk: Desk) -> None:
     """The same either way; texts of clients cannot rewrite the terminal."""
     (name,) = desk.make(("completed", "a"))
     by_id = desk.run("records", "show", name).out
     assert desk.run("records", "show", "--key", "a", "--route", "create-refund").out == by_id
+    assert desk.run("records", "show", short(name)).out == by_id
+    assert "No such record" in desk.run("records", "show", "rec_aaaaaaaaaa", code=1).err
     assert "captured.order:" in by_id
     assert "order \\x1b[31m1" in by_id
     assert "\x1b" not in by_id
@@ -218,7 +244,7 @@ def test_several_records_under_one_key_are_listed_and_refused(desk: Desk) -> Non
 
     ids = desk.with_house(work)
     done = desk.run("records", "delete", "--key", "a", *REASON, code=1)
-    assert all(name in done.err for name in ids)
+    assert all(short(name) in done.err for name in ids)
     assert done.err.endswith("Several records have this key: name one by its ID, or narrow the key down with --route or --scope.\n")
     assert len(desk.json("records", "list")["records"]) == 2
 
@@ -281,5 +307,5 @@ def test_a_person_at_a_terminal_is_asked(desk: Desk, said: str, code: int) -> No
     os.close(theirs)
     assert process.returncode == code, err
     assert b"Forget it, so that the next request with its key runs? [y/N]" in err
-    assert name.encode() in err
+    assert short(name).encode() in err
     assert (desk.find("a") is None) is (code == 0)

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from uuid import UUID
@@ -26,6 +27,7 @@ from gateway.operate.operations import (
     shown_json,
 )
 from gateway.operate.operations.bodies import check_answer
+from gateway.operate.operations.ids import parse_short_id, short_id_text
 from gateway.operate.operations.rules import Change, obstacle
 from gateway.ports.reconciliation import Audit, AuditLine, Entry, Listed, Remembered, Shown
 
@@ -113,6 +115,27 @@ def test_an_id_has_one_spelling(text: str) -> None:
     except ValueError:
         return
     assert record_id_text(key) == text
+
+
+@given(scope=st.from_regex(r"[a-z][a-z0-9.-]{0,9}:(none|header[.][A-Za-z0-9_-]{43})", fullmatch=True), key=texts.filter(bool))
+def test_a_short_id_is_ten_letters_of_a_records_digest(scope: str, key: str) -> None:
+    """It says between which digests to look, and no record's long id looks like one."""
+    record = RecordKey(scope, key)
+    text = short_id_text(record)
+    assert len(text) == 14
+    bounds = parse_short_id(text)
+    assert bounds is not None
+    low, high = bounds
+    assert low <= record.lookup_digest()[:7] <= high
+    assert int.from_bytes(high, "big") - int.from_bytes(low, "big") == 63
+    assert parse_short_id(record_id_text(record)) is None
+
+
+@given(text=st.text(max_size=16) | st.text("abyz127189", min_size=9, max_size=11).map("rec_".__add__))
+def test_what_is_no_short_id_is_none(text: str) -> None:
+    """Anything else is no short id: nothing is looked for."""
+    found = parse_short_id(text)
+    assert (found is None) == (re.fullmatch("rec_[a-z2-7]{10}", text) is None)
 
 
 # ---- inputs

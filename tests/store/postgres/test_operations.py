@@ -143,6 +143,38 @@ async def test_a_key_is_found_in_every_scope(harness: PostgresHarness) -> None:
     assert await walk(harness, Selection(key="")) == []
 
 
+async def test_a_record_is_found_by_what_a_log_line_has(harness: PostgresHarness) -> None:
+    """One caller's records, exactly; the request id of the last attempt; when it was made; and the first bits of its digest."""
+    for n in range(3):
+        for scope in ("payments:header.a", "payments:header.ab", "payments:none"):
+            await make(harness, key(f"k{n}", scope), STATES[n], request_id=f"request-{scope}-{n}")
+    ours = RecordKey("payments:header.a", "k1")
+    assert await walk(harness, Selection(scope_id="payments:header.a")) == ["k0", "k1", "k2"]
+    assert await walk(harness, Selection(scope_id="payments:header.a", key="k1")) == ["k1"]
+    assert await walk(harness, Selection(scope_id="payments:header.a", scope="payments")) == ["k0", "k1", "k2"]
+    assert await walk(harness, Selection(scope_id="payments:header.a", scope="refunds")) == []
+    assert await walk(harness, Selection(scope_id="payments:header.a", state="completed")) == ["k1"]
+    assert await walk(harness, Selection(request_id="request-payments:header.a-1")) == ["k1"]
+    assert await walk(harness, Selection(request_id="request-payments:header.a-1", state="unknown")) == []
+    made = (await shown(harness, ours)).listed.created_at
+    assert await walk(harness, Selection(scope_id=ours.scope_id, since=made)) == ["k1", "k2"]
+    assert await walk(harness, Selection(scope_id=ours.scope_id, until=made)) == ["k0"]
+    assert await walk(harness, Selection(since=made + dt.timedelta(hours=1))) == []
+    digest = ours.lookup_digest()[:7]
+    (found,) = (await harness.store.operations.select(Selection(digests=(digest, digest)), None, 5)).records
+    assert found.key == ours
+    assert len(await walk(harness, Selection(digests=(b"\0" * 7, b"\xff" * 7)))) == 9
+
+
+async def test_a_digest_is_that_of_the_gateway_whatever_the_key_holds(harness: PostgresHarness) -> None:
+    """Postgres computes the very digest that names a record elsewhere, of texts that are no ASCII, too."""
+    for n, name in enumerate(("k", "ké", "\N{KEY}" * 9, "'\\x00:1")):
+        record = key(name, f"p{n}é:none")
+        await make(harness, record, "unknown")
+        exact = record.lookup_digest()
+        assert await walk(harness, Selection(state="unknown", digests=(exact, exact))) == [name]
+
+
 async def test_a_walk_survives_changes(harness: PostgresHarness) -> None:
     """Records that stay as they are appear exactly once, whatever becomes of those around them and of the one that the page ended with."""
     leases = [await make(harness, key(f"k{n:02}"), "unknown") for n in range(20)]

@@ -48,12 +48,12 @@ FROM (VALUES ('completed', $1::int), ('unknown', $1), ('in_progress', $1 / 2), (
 """
 
 LISTS = {
-    "list_all": ("gateway_records_pkey", ("NULL", "''", "'\U0010ffff'", "'payments:header.2'", "''", "NULL")),
-    "list_by_key": ("gateway_records_pkey", ("NULL", "''", "'\U0010ffff'", "''", "'wanted'", "NULL")),
-    "list_in_progress": ("gateway_records_lapsing", ("NULL", "''", "'\U0010ffff'", "''", "''", "'0001-01-01'")),
-    "list_unknown": ("gateway_records_doubtful", ("'rare'", "''", "'\U0010ffff'", "''", "''", "'2024-01-01 00:00:03Z'")),
-    "list_dead_letters": ("gateway_records_dead", ("NULL", "''", "'\U0010ffff'", "''", "''", "'0001-01-01'")),
-    "list_failed_retryable": ("gateway_records_retryable", ("NULL", "'a:'", "'a;'", "''", "''", "'0001-01-01'")),
+    "list_all": ("gateway_records_pkey", ("NULL", "''", "'\U0010ffff'", "'payments:header.2'", "''", "NULL", "NULL")),
+    "list_by_key": ("gateway_records_pkey", ("NULL", "''", "'\U0010ffff'", "''", "'wanted'", "NULL", "NULL")),
+    "list_in_progress": ("gateway_records_lapsing", ("NULL", "''", "'\U0010ffff'", "''", "''", "'0001-01-01'", "NULL")),
+    "list_unknown": ("gateway_records_doubtful", ("'rare'", "''", "'\U0010ffff'", "''", "''", "'2024-01-01 00:00:03Z'", "NULL")),
+    "list_dead_letters": ("gateway_records_dead", ("NULL", "''", "'\U0010ffff'", "''", "''", "'0001-01-01'", "NULL")),
+    "list_failed_retryable": ("gateway_records_retryable", ("NULL", "'a:'", "'a;'", "''", "''", "'0001-01-01'", '\'{"request_id": "x"}\'')),
 }
 
 
@@ -124,3 +124,4 @@ async def test_walks_through_a_large_table_are_made_of_small_steps(store: Postgr
         assert keys == ["wanted"] * 10
         assert pages >= ROWS // SCANNED
     assert (await walk(store, Selection(key="wanted", scope="refunds"), 5)) == ([], 1)
+    assert (await walk(store, Selection(scope_id="payments:header.00008"), 5)) == (["completed000008"], 1)
