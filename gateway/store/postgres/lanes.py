@@ -120,11 +120,11 @@ class Lanes:
         """Give a lane back: to the next who waits, or to the idle ones; a broken one is dropped and replaced if somebody waits."""
         if lane.usable:
             lane.limit = self._timeout
-            self._succeeded()
             if self._waiters:
                 self._hand_on(lane)
             else:
                 self._idle.append(lane)
+            self._succeeded()
         else:
             self._live -= 1
             self._hung_up |= lane.hung_up

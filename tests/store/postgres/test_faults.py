@@ -436,6 +436,25 @@ async def test_a_statement_that_fails_on_our_side_is_in_doubt(make_store: MakeSt
     assert settled.transition is (Transition.DONE if reading == 1 else Transition.ALREADY)
 
 
+async def test_a_connection_whose_return_fails_is_not_lost(make_store: MakeStore) -> None:
+    """The clock is read a last time as the statement's only connection is given back."""
+    left = -1
+
+    def boottime() -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise RuntimeError
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    store = make_store(pool_size=1, timeout=5.0, boottime=boottime)
+    await reserved(store, intent())
+    left = 3
+    await reserved(store, intent())
+    await reserved(store, intent())
+    assert left < 0
+
+
 async def test_a_release_sees_a_claim_that_lands_while_it_waits(
     make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:

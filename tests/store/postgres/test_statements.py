@@ -16,10 +16,12 @@ from gateway.store.postgres.statements import (
     Doubt,
     Ending,
     Release,
+    complete_alone_statement,
     complete_statement,
     completion,
     doubt_statement,
     release_statement,
+    reserve_alone_statement,
     reserve_statement,
 )
 from tests.store.contract.harness import KEPT, RETENTION, intent, response
@@ -260,8 +262,10 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
     cases: list[tuple[str, Sequence[Any], set[str]]] = [
         *[(*reserve_statement(intents, BELIEVE_ANY), {primary}) for intents in (lone, many, mixed)],
         *[(*reserve_statement(intents, BELIEVE_ANY), {primary, tombstones}) for intents in (asking[1:2], asking)],
+        (*reserve_alone_statement(many[0]), set()),
         (QUERIES["find"], (*keys[0][:2], 65536), {primary}),
         *[(*complete_statement(endings), {primary}) for endings in (completions[:1], completions)],
+        (*complete_alone_statement(completions[0]), {primary}),
         (*release_statement([Ending(Release(*key, "x"), KEPT) for key in keys]), {primary}),
         (*doubt_statement([Doubt(*key, "x") for key in keys]), {primary}),
         (QUERIES["renew"], tuple(columns([(*key, 1.0) for key in keys])), {primary}),
