@@ -58,7 +58,6 @@ from gateway.core.policy import (
     HeaderPrincipal,
     Mode,
     OnExpired,
-    OnUnknown,
     Policy,
     QueryKey,
     Route,
@@ -102,9 +101,9 @@ class GuardPlan:
     `duplicates` is what this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are
     between the upstream and the gateway. `settlements`: what the status of a first attempt's answer means where the upstream says no more
     of it. `patience`: so many seconds an answer waits for its commit at most. `terms` and `retention` are what a store is told. `marks`:
-    answers say what became of their key;
-    `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not depend
-    on the request that asks for it.
+    answers say what became of their key; `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of
+    itself does not depend on the request that asks for it. `takes_part`: the upstream is told which attempt it executes; `co_commits`: it
+    may complete the record itself.
     """
 
     route_id: str
@@ -133,6 +132,8 @@ class GuardPlan:
     marks: bool
     exposed: tuple[bytes, ...]
     replays_alike: bool
+    takes_part: bool
+    co_commits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,8 @@ def make_guard_plan(
         policy.status_fields or policy.mark_duplicates or policy.expose_headers,
         exposed(policy),
         replays_alike(policy.dialect),
+        policy.takes_part,
+        policy.takes_part and policy.participate.co_commit,
     )
 
 
@@ -248,7 +251,7 @@ def _terms(route_id: str, policy: Policy) -> Terms:
         policy.reconcilable,
         policy.tombstone if policy.on_expired is OnExpired.GONE else None,
         policy.mode is Mode.OBSERVE,
-        policy.on_unknown is OnUnknown.REEXECUTE,
+        policy.repeats,
     )
 
 

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from gateway.background.probe import Finding, Way, ask
 from gateway.core.model import Record, RecordKey, Status
-from gateway.core.policy import OnUnknown, Policy, Route
+from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import Cancel, Manual, Resend, Verdict
 from gateway.core.reconcile.steps import ROUNDS, Again, Bury, Conclude, Free, NextStep, may_complete, next_step, ran_twice
 from gateway.ports import Clock, Observer, Randomness, Retention, StoreUnavailable, Transition
@@ -76,7 +76,7 @@ class Look:
         return Finding(evidence.entry.source, Verdict.EXECUTED, evidence.entry.detail, evidence.response)
 
     def _next(self, finding: Finding) -> NextStep:
-        if finding.hopeless and self._policy.webhook is None and self._policy.on_unknown is not OnUnknown.REEXECUTE:
+        if finding.hopeless and self._policy.webhook is None and not self._policy.repeats:
             return Bury("hopeless")
         doubt, reconcile = self._doubt, self._policy.reconcile
         return next_step(
@@ -171,7 +171,7 @@ class Look:
         upstream deduplicates by key the two are one.
         """
         doubt, tools = self._doubt, self._tools
-        if not ran_twice(found, doubt.attempt) or self._policy.on_unknown is OnUnknown.REEXECUTE:
+        if not ran_twice(found, doubt.attempt) or self._policy.repeats:
             return
         tools.observer.conflicting_execution(self._route.id, doubt.request_id)
         line = replace(entry, what="conflict", detail={**entry.detail, "attempt": doubt.attempt, "request_id": doubt.request_id})

@@ -289,6 +289,15 @@ class EncryptionKeys(Form[tuple[bytes, ...]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSettings:
+    """The listener for upstreams that take part."""
+
+    listen: Annotated[
+        Listener, _ADDRESS, "Where upstreams tell how far they have come, in plain HTTP. The token of the attempt is all it takes."
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteMap:
     """The routes, and what fills in what they leave out."""
 
@@ -305,7 +314,8 @@ class Config:
 
     `routes` are in file order, which is the order in which they match. Every `Route.upstream` is a key of `upstreams`.
     `name` is this gateway's in Via and Proxy-Status, a token. `tls` None means that the proxy listener speaks plain
-    HTTP. `webhook_listen` None: webhooks are taken on the proxy listener. Of `encryption_keys` the first seals, and
+    HTTP. `webhook_listen` None: webhooks are taken on the proxy listener. `progress` None: no upstream
+    tells how far it has come. Of `encryption_keys` the first seals, and
     each of them opens. `fingerprint_version` is that of new records.
     """
 
@@ -320,6 +330,7 @@ class Config:
         Text("an address such as 127.0.0.1:8081 or unix:/run/webhooks.sock", addresses.optional_listener),
         "Where webhooks are taken, in plain HTTP. Empty: on `listen`.",
     ] = None
+    progress: Annotated[ProgressSettings | None, "A listener for upstreams that take part (`participate: {progress: true}`)."] = None
     workers: Annotated[int, Whole(1, 256), "Processes."] = 1
     trusted_proxies: Annotated[
         tuple[Network, ...], ListOf(Text("a network", addresses.network)), "Networks whose forwarded headers are believed."

@@ -9,6 +9,7 @@ from gateway.config.model import (
     DrainSettings,
     EncryptionKeys,
     MemorySettings,
+    ProgressSettings,
     RouteMap,
     Targets,
     TlsClient,
@@ -29,6 +30,7 @@ from gateway.core.policy import (
     KeySource,
     KeyTarget,
     Limits,
+    Participate,
     Policy,
     Route,
     SourceForm,
@@ -56,8 +58,10 @@ KEY_TARGET = names(KeyTarget)
 LIMITS = names(Limits)
 MEMORY = names(MemorySettings)
 PACE = names(Pace)
+PARTICIPATE = names(Participate)
 POLICY = names(Policy)
 PROBE = names(ProbeForm)
+PROGRESS = names(ProgressSettings)
 RECONCILE = names(Reconcile)
 REQUEST = names(RequestForm)
 ROUTE = names(Route)

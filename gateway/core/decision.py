@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse, Tombstone
-from gateway.core.policy import HintedOutcome, InFlight, OnExpired, OnUnknown, Policy
+from gateway.core.policy import HintedOutcome, InFlight, OnExpired, Policy
 from gateway.core.transitions import CAN_EXPIRE
 
 RETRY_AFTER_MAX = 60
@@ -198,10 +198,10 @@ def _decide_running(found: Record, policy: Policy, *, later: bool) -> Decision:
 
 
 def _may_reexecute(found: Record, policy: Policy) -> bool:
-    """Whether the upstream deduplicates by key, has surely finished the attempt before, and still remembers
-    the first.
+    """Whether the upstream deduplicates by key, or resumes, has surely finished the attempt before, and still
+    remembers the first.
     """
-    if policy.on_unknown is not OnUnknown.REEXECUTE or not found.doubt_over or found.dead_lettered:
+    if not policy.repeats or not found.doubt_over or found.dead_lettered:
         return False
     return found.born_ago < policy.reconcile.pace.max_age
 

@@ -21,6 +21,7 @@ class NotSentReason(enum.StrEnum):
     LEASE_LAPSED = "lease_lapsed"
     SHUTTING_DOWN = "shutting_down"
     SCOPE_UNCONFIRMED = "scope_unconfirmed"
+    POINT_UNKNOWN = "recovery_point_unknown"
 
 
 class DoubtReason(enum.StrEnum):
@@ -71,6 +72,7 @@ FAILURES: Mapping[str, Failure] = {
     NotSentReason.CIRCUIT_OPEN: _not_sent(503, "destination_unavailable", ours=True),
     NotSentReason.LEASE_LAPSED: _not_sent(503, "proxy_internal_error", ours=True),
     NotSentReason.SCOPE_UNCONFIRMED: _not_sent(503, "proxy_internal_error", ours=True),
+    NotSentReason.POINT_UNKNOWN: _not_sent(503, "proxy_internal_error", ours=True),
     NotSentReason.SHUTTING_DOWN: _not_sent(503, "proxy_internal_response", ours=True),
     DoubtReason.FIRST_BYTE_TIMEOUT: _in_doubt(504, "http_response_timeout"),
     DoubtReason.READ_TIMEOUT: _in_doubt(504, "connection_read_timeout"),

@@ -49,6 +49,9 @@ PER_EXCHANGE_FAMILIES = (b"ratelimit-", b"x-ratelimit-", b"x-rate-limit-")
 OURS = frozenset({b"idempotent-replayed", b"original-request"})
 """Fields that only the gateway may send downstream; an upstream's own copies are removed."""
 
+TAKING_PART = frozenset({b"idempotency-token", b"idempotency-attempt", b"idempotency-recovery-point", b"idempotency-recovery-data"})
+"""Fields that only the gateway may send to an upstream that takes part; a client's are removed, in every spelling."""
+
 FORWARDED = frozenset({b"forwarded", b"x-real-ip", b"x-real_ip", b"x_real-ip", b"x_real_ip"})
 FORWARDED_FAMILIES = (b"x-forwarded-", b"x-forwarded_", b"x_forwarded-", b"x_forwarded_")
 """What hops before us say about the client, by name and by beginning of name; believed only from trusted proxies, else removed. An

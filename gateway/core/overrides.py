@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from gateway.core.field_names import REPLACED
+from gateway.core.field_names import REPLACED, TAKING_PART
 from gateway.core.forms import decode_parameter
 from gateway.core.headers import Fields
 from gateway.core.policy import HeaderKey, Policy, principal_headers
@@ -37,7 +37,7 @@ JUDGED = frozenset(
 either spelling.)
 """
 
-_TELLING = PATH_FIELDS.union(METHOD_FIELDS)
+_TELLING = PATH_FIELDS.union(METHOD_FIELDS, TAKING_PART)
 
 _plain: set[bytes] = set()
 """Lower-case names that are known to mislead nobody: those that come in nearly every request."""
@@ -45,6 +45,7 @@ _plain: set[bytes] = set()
 _PLAIN_MAX = 256
 _PLAIN_LONGEST = 64
 
+_NOTHING: frozenset[bytes] = frozenset()
 _ODD = frozenset(range(256)) - frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 _ORDINARY = bytes(set(range(256)) - _ODD)
 _FOLD = bytes.maketrans(bytes(_ODD), b"-" * len(_ODD))
@@ -100,18 +101,20 @@ class Cleaned(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """Made ready for one upstream with guarded routes. `spellings`: by folded name, the lower-case names under which we
-    know a field.
+    know a field. `removed`: the folded names of fields that no client may send.
 
-    `refuse` False: the operator says that the upstream knows no overrides; then only doubles are removed.
+    `refuse` False: the operator says that the upstream knows no overrides; then only doubles are removed, and what is
+    the gateway's alone.
     """
 
     spellings: Mapping[bytes, frozenset[bytes]]
     refuse: bool = True
+    removed: frozenset[bytes] = PATH_FIELDS
 
     def clean(self, fields: Fields) -> Cleaned | None:
         """None if there is nothing to remove, which is found out at next to no cost."""
         odd = b"".join(fields.names()).translate(None, _ORDINARY)
-        if not odd and (not self.refuse or PATH_FIELDS.isdisjoint(fields.names())):
+        if not odd and self.removed.isdisjoint(fields.names()):
             return None
         doubles: set[bytes] = set()
         lines: list[tuple[bytes, bytes]] = []
@@ -120,18 +123,20 @@ class Overrides:
             known = self.spellings.get(folded)
             if known is not None and line[0].lower() not in known:
                 doubles.add(folded)
-            elif not (self.refuse and folded in PATH_FIELDS):
+            elif folded not in self.removed:
                 lines.append(line)
         return Cleaned(Fields(tuple(lines)), frozenset(doubles)) if len(lines) < len(fields.lines) else None
 
 
 def make_overrides(policies: Iterable[Policy], *, refuse: bool = True) -> Overrides:
     """For the upstream of these guarded routes."""
+    policies = tuple(policies)
     names = {name.lower().encode() for policy in policies for name in _names(policy)} | JUDGED
     spellings: dict[bytes, set[bytes]] = {}
     for name in names:
         spellings.setdefault(fold(name), set()).add(name)
-    return Overrides({folded: frozenset(known) for folded, known in spellings.items()}, refuse)
+    removed = (PATH_FIELDS if refuse else _NOTHING) | (TAKING_PART if any(policy.takes_part for policy in policies) else _NOTHING)
+    return Overrides({folded: frozenset(known) for folded, known in spellings.items()}, refuse, removed)
 
 
 def _names(policy: Policy) -> Iterable[str]:

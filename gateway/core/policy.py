@@ -93,11 +93,12 @@ class OnExpired(enum.StrEnum):
 
 class OnUnknown(enum.StrEnum):
     """What becomes of an attempt whose outcome is unknown: it is found out, or the next retry runs it again (the
-    upstream deduplicates by key).
+    upstream deduplicates by key, or resumes at the last recovery point that it told).
     """
 
     RECONCILE = "reconcile"
     REEXECUTE = "reexecute"
+    RESUME = "resume"
 
 
 class OnStoreOutage(enum.StrEnum):
@@ -545,6 +546,16 @@ class MaxPending:
 
 
 @dataclass(frozen=True, slots=True)
+class Participate:
+    """What the upstream does for its own recovery. It gets a token for each attempt; without either it does not take part."""
+
+    progress: Annotated[bool, "Whether it tells how far it has come (`progress.listen`)."] = False
+    co_commit: Annotated[
+        bool, "Whether it completes records in its own transactions; its database is the gateway's (`migrate --co-commit-role`)."
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How one route is guarded. Durations are seconds. `principal` holds sources; empty means `none`: one scope for
     all, spelled out.
@@ -639,8 +650,11 @@ class Policy:
     on_unknown: Annotated[
         OnUnknown,
         "What becomes of an attempt whose outcome is unknown: it is found out; or, later, a retry runs it again (the upstream "
-        "deduplicates by key).",
+        "deduplicates by key, or resumes at the recovery point that it told last).",
     ] = OnUnknown.RECONCILE
+    participate: Annotated[Participate, "What the upstream does for its own recovery (docs/participation.md)."] = field(
+        default_factory=Participate
+    )
     reconcile: Annotated[Reconcile, "How an unknown outcome is found out."] = field(default_factory=Reconcile)
     webhook: Annotated[Webhook | None, "Where the provider tells what became of operations."] = None
     keeps_principal: bool = False
@@ -666,10 +680,19 @@ class Policy:
         return self.forward_key_in or self.key.place
 
     @property
+    def repeats(self) -> bool:
+        """Whether a retry runs again what is in doubt, once the attempt before has surely ended."""
+        return self.on_unknown is not OnUnknown.RECONCILE
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether the upstream is told which attempt it executes. One that is only observed is none."""
+        return self.mode is Mode.ENFORCE and (self.participate.progress or self.participate.co_commit)
+
+    @property
     def reconcilable(self) -> bool:
         """Whether an unknown record may end without a person: else it is a dead letter at once."""
-        reexecutes = self.on_unknown is OnUnknown.REEXECUTE
-        return reexecutes or self.webhook is not None or not isinstance(self.reconcile.probe, Manual)
+        return self.repeats or self.webhook is not None or not isinstance(self.reconcile.probe, Manual)
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,13 @@ class Problem(enum.Enum):
     SHUTTING_DOWN = ProblemType(
         "shutting-down", 503, Retry.SAME_KEY, "The gateway is shutting down", "Nothing was executed. Repeat this request with the same key."
     )
+    ATTEMPT_SUPERSEDED = ProblemType(
+        "attempt-superseded",
+        409,
+        Retry.NEVER,
+        "The attempt owns its record no more",
+        "The attempt has ended, or another one has taken over. Stop, and roll back what is not committed.",
+    )
     UPSTREAM_FAILED = ProblemType(
         "upstream-failed",
         502,

@@ -47,6 +47,7 @@ PROBLEMS: Mapping[Problem, str] = {
     Problem.TOO_MANY_CONNECTIONS: "proxy_internal_response",
     Problem.OVERLOADED: "proxy_internal_response",
     Problem.SHUTTING_DOWN: "proxy_internal_response",
+    Problem.ATTEMPT_SUPERSEDED: "http_request_error",
     Problem.UPSTREAM_FAILED: "http_response_incomplete",
     Problem.INTERNAL_ERROR: "proxy_internal_error",
 }

@@ -10,6 +10,7 @@ Order: send behind the fence, read the answer, settle in the authority (commit),
   (`gateway.engine.restore`);
 * the settle is refused: somebody else owns the record. An answer that proves execution completes it all the same while it has not ended;
   else the record is read again, and the client gets what is stored, or `outcome-unknown`;
+* the upstream completes records itself: the record is looked at before anything is settled, and what it holds is the answer;
 * the client is gone: nothing changes.
 """
 
@@ -25,11 +26,13 @@ from gateway.core.headers import Crossed, to_store
 from gateway.core.model import Lease, Record, RecordKey, Status
 from gateway.core.packing import INLINE
 from gateway.core.policy import OnUnknown
+from gateway.core.recovery_point import RecoveryPoint
 from gateway.core.upstream_answer import answer_fields, kept_for
 from gateway.engine.answers import Answer, Passed, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.failures import tell_unreachable
 from gateway.engine.outcome import Outcome, Response, first_answer, judged, label_of, unknown_answer
+from gateway.engine.participation import committed, last_point, told
 from gateway.engine.patience import Patience
 from gateway.engine.relay import Relay
 from gateway.engine.request import GuardedRequest, to_send
@@ -79,8 +82,10 @@ class Attempt:
         "_lease",
         "_on_end",
         "_patience",
+        "_point",
         "_relay",
         "_request",
+        "_resumes",
         "_settling",
         "_started",
         "_stopped",
@@ -110,6 +115,8 @@ class Attempt:
         self._started = 0.0
         self._stopped = False
         self._executing = False
+        self._resumes = request.guard.takes_part and lease.attempt > 1
+        self._point: RecoveryPoint | None = None
         self._exchange: Exchanging | None = None
         self._task: asyncio.Task[None] | None = None
         self._on_end: Callable[[Attempt, BaseException | None], None] | None = None
@@ -126,7 +133,7 @@ class Attempt:
         came: Came = None
         try:
             deps.keeper.hold(self._lease)
-            if not self._stopped and (guard.observes or deps.meanings.held(guard.policy)):
+            if not (self._stopped or self._resumes) and (guard.observes or deps.meanings.held(guard.policy)):
                 self._exchange = guard.upstream.begin(self._to_send(), self._fence(), self)
         except Exception as error:
             came = error
@@ -163,7 +170,10 @@ class Attempt:
             self._task.add_done_callback(self._end)
 
     async def _run(self, came: Came) -> None:
-        await self._settle(await self._execute(came))
+        outcome = await self._execute(came)
+        if self._guard.co_commits and not self._relaying:
+            outcome = await self._look(outcome)
+        await self._settle(outcome)
 
     def _end(self, task: "asyncio.Task[None]") -> None:
         """Whatever has ended the task, and if it was cancelled before its first step: leave `reply` done, and nothing held."""
@@ -219,6 +229,8 @@ class Attempt:
         guard = self._guard
         if not (guard.observes or self._deps.meanings.held(guard.policy)):
             await self._confirm_scope()
+        if self._resumes:
+            self._point = await last_point(self._deps, self._lease)
         return await guard.upstream.send(self._to_send(), self._fence())
 
     def _fence(self) -> Callable[[], bool]:
@@ -236,6 +248,8 @@ class Attempt:
     def _to_send(self) -> UpstreamRequest:
         """The request. An upstream that deduplicates by key is told which attempt this is, by us alone."""
         request = to_send(self._request)
+        if self._guard.takes_part:
+            return told(request, self._lease, self._point)
         if self._guard.policy.on_unknown is not OnUnknown.REEXECUTE:
             return request
         headers = tuple([field for field in request.headers if field[0].lower() != ATTEMPT.lower()])
@@ -286,6 +300,19 @@ class Attempt:
         self._answer(Relayed(response.status, response.reason, self._crossed.to_client, response.content_length, spool))
 
     # ---- settle
+
+    async def _look(self, outcome: Outcome) -> Outcome:
+        """What the upstream has committed is the answer, whatever it said over HTTP, and ends every doubt. The client waits for the look as
+        for a commit.
+        """
+        guard, patience = self._guard, self._patience
+        assert patience is not None, "it has begun"
+        answer = first_answer(outcome, judged(outcome, guard, self._lease.earlier), self._lease, guard.policy)
+        patience.wait(self, guard.patience, partial(self._let_go, answer, None, COMMIT_UNCONFIRMED))
+        try:
+            return await committed(self._deps, self._request, self._settling.lease, outcome) or outcome
+        finally:
+            patience.end(self)
 
     async def _settle(self, outcome: Outcome) -> None:
         guard, patience = self._guard, self._patience

@@ -8,6 +8,7 @@ from typing import Any
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.meanings import Meanings, Unchanging
 from gateway.ports import Clock, Memory, Observer, Randomness, Recollection, Store
+from gateway.ports.participation import Participation
 from gateway.ports.reconciliation import Reconciliation, Sealer
 
 LARGE_AT_ONCE = 2
@@ -20,7 +21,8 @@ Offload = Callable[..., Awaitable[Any]]
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit. `sealer` is there if some
-    route may have to send a request again, `remembered` if the process remembers completed answers.
+    route may have to send a request again, `remembered` if the process remembers completed answers, `participation` if some
+    upstream may take part.
     """
 
     store: Store
@@ -35,3 +37,4 @@ class Dependencies:
     reconciliation: Reconciliation | None = None
     meanings: Meanings = field(default_factory=Unchanging)
     remembered: Recollection | None = None
+    participation: Participation | None = None

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.core.model import Lease, Record, Status, StoredResponse
-from gateway.core.policy import Mode, OnUnknown
+from gateway.core.policy import Mode
 from gateway.core.reconcile.steps import may_complete, ran_twice
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.request import GuardedRequest
@@ -71,13 +71,13 @@ class Late:
 
     async def tell_conflict(self, found: Record) -> None:
         """If another attempt may have executed, too, as the record `found` says."""
-        if not ran_twice(found, self.lease.attempt) or self.request.guard.policy.on_unknown is OnUnknown.REEXECUTE:
+        if not ran_twice(found, self.lease.attempt) or self.request.guard.policy.repeats:
             return
         await self._tell(found)
 
     async def _tell_of_another_life(self, found: Record) -> None:
         """The record of this attempt is gone, lost or freed, and its key has another, whose attempt was not released: both may have run."""
-        if found.status is not Status.FAILED_RETRYABLE and self.request.guard.policy.on_unknown is not OnUnknown.REEXECUTE:
+        if found.status is not Status.FAILED_RETRYABLE and not self.request.guard.policy.repeats:
             await self._tell(found)
 
     async def _tell(self, found: Record) -> None:

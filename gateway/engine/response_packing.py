@@ -23,15 +23,20 @@ def body_at_hand(response: StoredResponse) -> bytes | None:
     return body if response.encoding == PLAIN and body is not None and len(body) <= LARGE else None
 
 
-async def recall(deps: Dependencies, response: StoredResponse) -> bytes | Body:
-    """The body of a stored response that has one. Raises ValueError if it cannot be unpacked."""
+async def whole_body(deps: Dependencies, response: StoredResponse) -> bytes:
+    """The body of a stored response that has one, in memory. Raises ValueError if it cannot be unpacked."""
     stored = response.body or b""
     if response.encoding == PLAIN:
-        body = stored
-    elif response.body_length <= INLINE:
-        body = unpack(response.encoding, stored, response.body_length)
-    else:
-        body = await deps.offload(unpack, response.encoding, stored, response.body_length)
+        return stored
+    if response.body_length <= INLINE:
+        return unpack(response.encoding, stored, response.body_length)
+    body: bytes = await deps.offload(unpack, response.encoding, stored, response.body_length)
+    return body
+
+
+async def recall(deps: Dependencies, response: StoredResponse) -> bytes | Body:
+    """As `whole_body`, but a large one is no longer in memory."""
+    body = await whole_body(deps, response)
     if len(body) <= LARGE:
         return body
     spool = deps.memory.spool()

@@ -46,6 +46,9 @@ class Families:
         self.reconcile = self._counter("reconcile", "Steps of finding out what unknown attempts did.", "route", "result")
         self.webhook_events = self._counter("webhook_events", "Webhook requests, by what became of them.", "route", "result")
         self.conflicting_executions = self._counter("conflicting_executions", "Operations with evidence of a second execution.", "route")
+        self.differing_answers = self._counter(
+            "differing_answers", "Answers of upstreams that are not what these have committed themselves, which counts.", "route"
+        )
         self.route_unknown = self._gauge("route_unknown", "Unknown records of a route.", "livemax", "route")
         self.route_dead_letters = self._gauge("route_dead_letters", "Dead letters of a route.", "livemax", "route")
         self.route_oldest_age = self._gauge(

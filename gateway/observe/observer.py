@@ -234,6 +234,10 @@ class MetricsObserver:
         fields = {"route": route, "request_id": request_id}
         _log.error("The database had lost the record of an operation that was under way; it was put back", extra=fields)
 
+    def answer_differs(self, route: str, request_id: str) -> None:
+        self._routes.get(route, self._other).differences.inc()
+        _log.warning("An upstream's answer is not the one that it committed", extra={"route": route, "request_id": request_id})
+
     def conflicting_execution(self, route: str, request_id: str) -> None:
         self._routes.get(route, self._other).conflicts.inc()
         _log.error("An operation was executed twice under one key", extra={"route": route, "request_id": request_id})

@@ -80,6 +80,10 @@ class RouteSeries:
         return self._families.duplicates.labels(self._id)
 
     @cached_property
+    def differences(self) -> Count:
+        return self._families.differing_answers.labels(self._id)
+
+    @cached_property
     def zombies(self) -> Count:
         return self._families.zombies.labels(self._id)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gateway.core.decision import Label
-from gateway.core.policy import ForwardAuthPrincipal, JwtPrincipal, OnUnknown, Policy, Route
+from gateway.core.policy import ForwardAuthPrincipal, JwtPrincipal, Policy, Route
 from gateway.ports import DoubtReason, NotSentReason
 
 OTHER = "other"
@@ -48,7 +48,10 @@ STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready"
 REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
 """Why a Redis server that answers cannot serve: the words of `gateway.store.redis.server` beside those."""
 BATCHED = ("reserve", "complete", "release", "doubt", "accept", "redis")
-FENCED = ("complete", "release", "doubt", "park", "renew", "verdict", "redis_extend", "redis_complete", "redis_fill", "redis_delete")
+FENCED = (
+    *("complete", "release", "doubt", "park", "renew", "verdict", "progress"),
+    *("redis_extend", "redis_complete", "redis_fill", "redis_delete"),
+)
 TASKS = (
     "attempt",
     "replay",
@@ -134,7 +137,7 @@ def settlements_of(route: Route) -> Iterator[tuple[str, str]]:
         yield "release", reason
     for reason in (*SETTLEMENTS["doubt"], *hinted, *_statuses(route.policy.doubt_on), OTHER):
         yield "doubt", reason
-    if route.policy.on_unknown is OnUnknown.REEXECUTE:  # there a release is a doubt, too
+    if route.policy.repeats:  # there a release is a doubt, too
         for reason in (*SETTLEMENTS["release"], *_statuses(route.policy.release_on)):
             yield "doubt", reason
 

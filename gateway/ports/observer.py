@@ -123,6 +123,10 @@ class Observer(StoreObserver, Protocol):
         """There is evidence that an operation ran twice."""
         ...
 
+    def answer_differs(self, route: str, request_id: str) -> None:
+        """The upstream's answer over HTTP is not the one that it committed, which counts."""
+        ...
+
     def record_lost(self, route: str, request_id: str) -> None:
         """The authority had lost the record of an attempt that was under way, and the gateway put it back."""
         ...

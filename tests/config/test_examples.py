@@ -42,6 +42,7 @@ CHOSEN = {"scope", "principal", "methods", "circuit"}
 _KEY = ".routes.idempotency.key"
 NEEDS_MORE = {
     ".tls",
+    ".progress",
     ".routes.host",
     ".routes.cors",
     ".admin.tls",

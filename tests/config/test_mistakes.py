@@ -89,7 +89,7 @@ IN_POLICY = [
         id="enum-with-suggestion",
     ),
     pytest.param("in_flight: no", '11:18: {}.in_flight: expected one of conflict, wait, accepted, found "no"', id="enum"),
-    pytest.param("on_unknown: retry", '11:19: {}.on_unknown: expected one of reconcile, reexecute, found "retry"', id="on-unknown"),
+    pytest.param("on_unknown: retry", '11:19: {}.on_unknown: expected one of reconcile, reexecute, resume, found "retry"', id="on-unknown"),
 ]
 
 

@@ -16,7 +16,7 @@ from gateway.core.overrides import (
     methods_asked_in,
     nothing_misleads,
 )
-from gateway.core.policy import HeaderPrincipal, Policy
+from gateway.core.policy import HeaderPrincipal, Participate, Policy
 
 POLICY = Policy("pay", (HeaderPrincipal("X-Account-Id"),))
 OVERRIDES = make_overrides([POLICY])
@@ -172,3 +172,24 @@ def test_any_body_has_an_answer(body: bytes) -> None:
 def test_where_frameworks_look_for_a_method(method: str, kinds: list[bytes], want: bool) -> None:
     """In the body of a POST alone, if it is a form, JSON, or of no type."""
     assert may_ask_in_body(method, Fields(tuple((b"Content-Type", kind) for kind in kinds))) is want
+
+
+TAKES_PART = Policy("ride", (), participate=Participate(progress=True))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"Idempotency-Token", b"IDEMPOTENCY_TOKEN", b"idempotency.attempt", b"Idempotency_Recovery_Point", b"idempotency-recovery-data"],
+)
+@pytest.mark.parametrize("refuse", [True, False])
+def test_what_only_the_gateway_tells_an_upstream(name: bytes, refuse: bool) -> None:
+    """No client's field of these names reaches an upstream that takes part, however it is spelled, on any route to it."""
+    lines = (*PLAIN, (name, b"forged"))
+    assert not nothing_misleads("POST", Fields(lines).names(), b"/")
+    found = make_overrides([POLICY, TAKES_PART], refuse=refuse).clean(Fields(lines))
+    assert found is not None
+    assert found.fields.lines == PLAIN
+
+
+def test_elsewhere_they_are_fields_like_others() -> None:
+    assert cleaned((b"Idempotency-Token", b"mine")) is None

@@ -53,7 +53,7 @@ RETRIES = {
     },
     Retry.NEW_KEY: {"key-reused", "key-expired", "abandoned", "cancelled"},
     Retry.ASK_UPSTREAM: {"outcome-unknown", "response-not-stored", "upstream-failed", "internal-error"},
-    Retry.NEVER: {"proxy-loop", "not-pending"},
+    Retry.NEVER: {"proxy-loop", "not-pending", "attempt-superseded"},
 }
 """What a program may do about a refusal of an unsafe request that has no `Retry-After`."""
 

@@ -75,6 +75,7 @@ class NotingObserver(NullObserver):
         self.failures: list[tuple[str, BaseException]] = []
         self.conflicts: list[str] = []
         self.lost: list[str] = []
+        self.differing: list[str] = []
 
     def settled(self, route: str, settlement: str, reason: str) -> None:
         self.settlements.append((settlement, reason))
@@ -105,6 +106,9 @@ class NotingObserver(NullObserver):
 
     def record_lost(self, route: str, request_id: str) -> None:
         self.lost.append(request_id)
+
+    def answer_differs(self, route: str, request_id: str) -> None:
+        self.differing.append(request_id)
 
     def conflicting_execution(self, route: str, request_id: str) -> None:
         self.conflicts.append(request_id)
@@ -170,6 +174,7 @@ class Stage:
             self.memory_budget,
             in_place,
             reconciliation=self.memory.reconciliation,
+            participation=self.memory.participation,
         )
         return Engine(deps, ForeignFingerprints(self._lookup, b"")), keeper
 

@@ -9,6 +9,7 @@ from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.checks.cors import check_cors, warn_of_cors
 from gateway.config.checks.listeners import check_listeners, warn_of_listeners
 from gateway.config.checks.overlap import check_overlap, warn_of_overlap
+from gateway.config.checks.participation import check_participation, warn_of_participation
 from gateway.config.checks.policy import check_policy, warn_of_policies
 from gateway.config.checks.recovery import check_recovery, warn_of_recovery
 from gateway.config.checks.routes import check_routes, warn_of_routes
@@ -34,6 +35,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_accepted(root, routes)
     yield from check_recovery(root, routes)
     yield from check_webhooks(root, routes)
+    yield from check_participation(root, routes)
 
 
 def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
@@ -47,5 +49,6 @@ def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple
         *warn_of_policies(routes),
         *warn_of_recovery(routes),
         *warn_of_webhooks(routes, root),
+        *warn_of_participation(root, routes),
     ]
     return tuple(dict.fromkeys(found))

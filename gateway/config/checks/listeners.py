@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gateway.config.addresses import Listener, UnixListener
 from gateway.config.checks.common import Findings, ResolvedRoute, check_tls, warn_of_expiry
 from gateway.config.mistakes import Place
-from gateway.config.names import ADMIN, CLIENT, CONFIG, LIMITS, MEMORY, POLICY, TLS_SERVER
+from gateway.config.names import ADMIN, CLIENT, CONFIG, LIMITS, MEMORY, POLICY, PROGRESS, TLS_SERVER
 from gateway.config.section import Section
 from gateway.core.headers import Forwarding
 from gateway.core.setting import setting_of
@@ -28,6 +28,7 @@ def check_listeners(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     yield from _check_socket(root, CONFIG.listen)
     yield from _check_socket(admin, ADMIN.listen)
     yield from _check_socket(root, CONFIG.webhook_listen)
+    yield from _check_progress_listener(root, admin)
     for section, tls in ((root, CONFIG.tls), (admin, ADMIN.tls)):
         if section.given(tls):
             names = {"cert": TLS_SERVER.cert_file, "key": TLS_SERVER.key_file, "authorities": TLS_SERVER.client_ca_file}
@@ -54,6 +55,21 @@ def _check_webhook_listener(root: Section, admin: Section) -> Findings:
         yield place, f"{listen} is the address of `listen` too; leave this out to take webhooks there"
     if _same(admin, ADMIN.listen, listen):
         yield place, f"{listen} is the address of `admin.listen` too; providers have no business there"
+
+
+def _check_progress_listener(root: Section, admin: Section) -> Findings:
+    progress = root.sub(CONFIG.progress)
+    if not root.given(CONFIG.progress) or progress.lost or not progress.sound(PROGRESS.listen):
+        return
+    if not progress.has(PROGRESS.listen):
+        yield progress.place_of(PROGRESS.listen), "is required: an address such as 127.0.0.1:9465"
+        return
+    listen, place = progress.get(PROGRESS.listen), progress.place_of(PROGRESS.listen)
+    others = ((root, CONFIG.listen, "listen"), (root, CONFIG.webhook_listen, "webhook_listen"), (admin, ADMIN.listen, "admin.listen"))
+    for section, setting, name in others:
+        if setting is not None and _same(section, setting, listen):
+            yield place, f"{listen} is the address of `{name}` too; upstreams have a listener of their own"
+    yield from _check_socket(progress, PROGRESS.listen)
 
 
 def _same(section: Section, setting: Listener, other: Listener) -> bool:

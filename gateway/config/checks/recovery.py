@@ -60,14 +60,14 @@ def _check_keys(root: Section) -> Findings:
 
 
 def _check_reexecution(root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
-    if policy.on_unknown is not OnUnknown.REEXECUTE:
+    if not policy.repeats:
         return
-    place = section.place_of(POLICY.on_unknown)
-    yield from _check_time_limit(root, one, place, "reexecute")
+    place, word = section.place_of(POLICY.on_unknown), policy.on_unknown.value
+    yield from _check_time_limit(root, one, place, word)
     if policy.forward_key is ForwardKey.NONE:
-        yield place, f"reexecute needs an upstream that deduplicates by key, and {NEVER_SEEN}"
+        yield place, f"{word} needs an upstream that deduplicates by key, and {NEVER_SEEN}"
     if isinstance(policy.reconcile.probe, Cancel):
-        yield place, "reexecute runs again what `probe: cancel` makes sure never happens; choose one of them"
+        yield place, f"{word} runs again what `probe: cancel` makes sure never happens; choose one of them"
 
 
 def _check_probe(root: Section, one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
@@ -241,6 +241,9 @@ def _warn_of_repetition(section: Section, policy: Policy) -> Findings:
         yield section.sub(POLICY.reconcile).place_of(PROBE.probe), f"resend: {_MUST}"
     if policy.on_unknown is OnUnknown.REEXECUTE:
         yield section.place_of(POLICY.on_unknown), f"reexecute: {_MUST}"
+    if policy.on_unknown is OnUnknown.RESUME:
+        words = "the upstream must go on from its last recovery point without doing again what came before"
+        yield section.place_of(POLICY.on_unknown), f"resume: {words}: else an operation runs twice"
 
 
 def _warn_of_looks(section: Section, policy: Policy) -> Findings:

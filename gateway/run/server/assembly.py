@@ -23,9 +23,10 @@ from gateway.observe.observer import MetricsObserver
 from gateway.operate.operations import Operator
 from gateway.ports import Recollection, Store
 from gateway.principal import Identifier, PrincipalError
+from gateway.progress import ProgressListener
 from gateway.proxy.handler import Proxy
 from gateway.proxy.routing import Edge, Routing, make_routing
-from gateway.run.server.claims import guarded
+from gateway.run.server.claims import guarded, participants
 from gateway.run.server.expiry import expiries
 from gateway.run.server.finding_out import host_of, make_probes, make_sealer
 from gateway.run.server.scopes import Scopes
@@ -44,7 +45,18 @@ from gateway.tls import TlsError, client_context
 from gateway.upstream import Balancer
 from gateway.webhook import WebhookReceiver
 
-_RESTART = ("listen", "webhook_listen", "workers", "postgres", "redis", "digest_secret", "encryption_keys", "access_log", "memory")
+_RESTART = (
+    "listen",
+    "webhook_listen",
+    "progress",
+    "workers",
+    "postgres",
+    "redis",
+    "digest_secret",
+    "encryption_keys",
+    "access_log",
+    "memory",
+)
 """Settings that a running process cannot change."""
 
 REPLAYS_SHARE = 8
@@ -73,6 +85,7 @@ class Gateway:
     probes: Mapping[str, Balancer]
     reconciler: Reconciler
     webhooks: WebhookReceiver
+    progress: ProgressListener
     operator: Operator
     identifier: Identifier
     memory: MemoryBudget
@@ -97,6 +110,8 @@ class Gateway:
         prepared = Prepared(config, fresh, upstreams, identifier, probes)
         try:
             drifts = await self.scopes.register(config)
+            if not drifts:
+                await self.authority.participation.register(participants(config))
         except BaseException:
             await self.discard(prepared)
             raise
@@ -218,6 +233,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         reconciliation=reconciliation,
         meanings=scopes,
         remembered=remembered,
+        participation=authority.participation,
     )
     engine = Engine(deps, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
@@ -266,6 +282,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
             hosts=lambda name: host_of(gateway.config, name),
         ),
         webhooks=webhooks,
+        progress=ProgressListener(authority.participation, observer, clock, randomness, ProblemWriter(config.problem_base), memory),
         operator=make_operator(lambda: gateway.config, authority, tiered, replays),
         identifier=identifier,
         memory=memory,

@@ -12,6 +12,8 @@ from gateway.config import Config
 from gateway.core.fingerprint import policy_digest, policy_text
 from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPlace, Policy, QueryKey, Route
 from gateway.core.scope import secret_check_value
+from gateway.ports import Retention
+from gateway.ports.participation import Participant
 from gateway.principal import claim_text
 from gateway.store.postgres import ScopeClaim
 from gateway.store.postgres.meanings import GuardedRoute, routes_text
@@ -35,6 +37,16 @@ def policy_claims(config: Config) -> list[tuple[bytes, int, str]]:
     """Digest, fingerprint version and full text of each fingerprint policy in use."""
     texts = sorted({policy_text(policy.fingerprint) for policy in guarded(config)})
     return [(policy_digest(text, config.fingerprint_version), config.fingerprint_version, text) for text in texts]
+
+
+def participants(config: Config) -> list[Participant]:
+    """The routes whose upstreams take part, as the authority is to know them."""
+    routes = [(route.id, route.policy) for route in config.routes if route.policy is not None]
+    return [
+        Participant(name, policy.lease, Retention.of(policy), policy.limits.response_body, policy.participate.co_commit)
+        for name, policy in routes
+        if policy.takes_part
+    ]
 
 
 def guarded(config: Config) -> Iterator[Policy]:

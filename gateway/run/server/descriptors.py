@@ -34,7 +34,7 @@ def _others(config: Config) -> int:
 
 
 def _listeners(config: Config) -> int:
-    return 1 if config.webhook_listen is None else 2
+    return 1 + (config.webhook_listen is not None) + (config.progress is not None)
 
 
 def raise_limit(config: Config) -> None:

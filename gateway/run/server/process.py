@@ -170,6 +170,8 @@ class Process:
         addresses: list[tuple[Listener, Handler, ssl.SSLContext | None]] = [(config.listen, gateway.proxy, contexts.proxy)]
         if config.webhook_listen is not None:
             addresses.append((config.webhook_listen, WebhookListener(gateway.webhooks), None))
+        if config.progress is not None:
+            addresses.append((config.progress.listen, gateway.progress, None))
         shared, limits = self._worker is not None, make_limits(config, affordable(config))
         listeners = self._listeners = await open_listeners(
             config, addresses, limits, gateway.observer, _trusts(config), memory=gateway.memory, shared=shared
@@ -222,6 +224,7 @@ class Process:
         _log.info("Draining: serving on for %g s", drain.delay)
         gateway.proxy.close_connections()  # a client that hears of it turns elsewhere with its next request
         gateway.webhooks.close_connections()
+        gateway.progress.close_connections()
         await asyncio.sleep(drain.delay)
         deadline = loop.time() + drain.timeout
         listeners.close()

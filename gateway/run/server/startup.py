@@ -12,7 +12,7 @@ from gateway.config import Config
 from gateway.core.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.run.server.assembly import Gateway, make_authority
-from gateway.run.server.claims import scope_claims
+from gateway.run.server.claims import participants, scope_claims
 from gateway.store.hosts import connect
 from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
@@ -65,6 +65,8 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
         try:
             problems = await _server_problems(gateway.config)
             problems = problems or await gateway.scopes.register(gateway.config, accept_change=accept_scope_change)
+            if not problems:
+                await gateway.authority.participation.register(participants(gateway.config))
         except (Unavailable, StoreUnavailable) as error:
             if loop.time() >= until or not _went_away(error):
                 raise Unavailable(str(error)) from error

@@ -109,6 +109,8 @@ class CountingObserver(NullObserver):
     def record_lost(self, route: str, request_id: str) -> None:
         self._world.journal.count("record put back")
 
+    def answer_differs(self, route: str, request_id: str) -> None: ...
+
     def conflicting_execution(self, route: str, request_id: str) -> None:
         return None
 
