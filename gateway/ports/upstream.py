@@ -143,7 +143,9 @@ class UpstreamResponse(Protocol):
 
 
 class Receiver(Protocol):
-    """Who asked `Upstream.begin`, and is told once what came of it: by `answered` or by `failed`, which must not raise."""
+    """Who asked `Upstream.begin`, and is told once what came of it: by `answered` or by `failed`. If that
+    raises, it is told again, once: what was sent must not be forgotten.
+    """
 
     def answered(self, response: UpstreamResponse) -> None:
         """The head of the final response has arrived."""

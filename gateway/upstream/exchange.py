@@ -441,11 +441,11 @@ class Exchange:
     def _wake(self) -> None:
         receiver, waiter = self._receiver, self._waiter
         if receiver is not None:
-            self._receiver = None
             if self._failure is None:
                 receiver.answered(self)
             else:
                 assert isinstance(self._failure, InDoubt), "only a streamed body can raise something else"
                 receiver.failed(self._failure)
+            self._receiver = None  # one that has raised is told again, by `broken`
         elif waiter is not None and not waiter.done():
             waiter.set_result(None)

@@ -150,6 +150,47 @@ async def test_a_mistake_of_the_exchange_is_told(stub: Stub, upstream: HttpUpstr
     assert upstream.open == 0
 
 
+class Raising(Told):
+    """Raises when it is told for the first time."""
+
+    raised = False
+
+    def answered(self, response: UpstreamResponse) -> None:
+        self._raise()
+        super().answered(response)
+
+    def failed(self, failure: InDoubt) -> None:
+        self._raise()
+        super().failed(failure)
+
+    def _raise(self) -> None:
+        if not self.raised:
+            self.raised = True
+            raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("second", [OK, HEAD, b"", b"not HTTP"], ids=["a response", "a head", "an end", "rubbish"])
+async def test_a_receiver_that_raises_is_told_again(stub: Stub, upstream: HttpUpstream, second: bytes) -> None:
+    """An attempt that could not be told would wait for ever, and keep its lease."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.answer(OK)
+        await peer.request()
+        await peer.answer(second)
+        if not second:
+            peer.close()
+        await peer.closed_by_client()
+
+    stub.script = script
+    told = Raising()
+    await begun(upstream, told)
+    await until(lambda: told.times > 0)
+    assert (told.raised, told.times) == (True, 1)
+    assert (told.response is not None) is (second == OK)
+    await until(lambda: upstream.open == 0)
+
+
 def _raises(*_: object) -> None:
     raise ZeroDivisionError
 
