@@ -50,15 +50,19 @@ def health_command() -> list[str]:
     return command
 
 
-def compose(env: dict[str, str] | None = None) -> dict[str, Any]:
+def compose(env: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The compose file as compose reads it, with the variables of `env` and defaults for all others."""
+    return filled(COMPOSE.read_text(), env)
+
+
+def filled(text: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A compose file of this text, as `compose` reads it."""
     values = env or {}
 
     def fill(found: re.Match[str]) -> str:
         return values.get(found["name"]) or found["default"]
 
-    text = re.sub(r"\$\{(?P<name>[A-Z_]+):-(?P<default>[^}]*)\}", fill, COMPOSE.read_text())
-    document: dict[str, Any] = yaml.safe_load(text)
+    document: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{(?P<name>[A-Z_]+):-(?P<default>[^}]*)\}", fill, text))
     return document
 
 

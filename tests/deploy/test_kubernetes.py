@@ -239,10 +239,11 @@ def test_the_migration_comes_first() -> None:
 
 
 def test_the_rules_are_those_of_the_project() -> None:
-    """The PrometheusRule is deploy/prometheus/alerts.yml, templates of its own and all; the monitor finds the admin Service."""
+    """The PrometheusRule is what deploy/prometheus has, templates of its own and all; the monitor finds the admin Service."""
     objects = chart(EVERYTHING)
     (rule,), (monitor,) = of_kind(objects, "PrometheusRule"), of_kind(objects, "ServiceMonitor")
-    assert rule["spec"] == yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
+    files = [yaml.safe_load((ROOT / "deploy" / "prometheus" / name).read_text()) for name in ("alerts.yml", "recording.yml")]
+    assert rule["spec"]["groups"] == [group for file in files for group in file["groups"]]
     (found,) = (
         one for one in of_kind(objects, "Service") if selects(monitor["spec"]["selector"]["matchLabels"], one["metadata"]["labels"])
     )

@@ -44,3 +44,12 @@ def test_the_adapter_serves_what_the_autoscaler_asks_for() -> None:
     (rule,) = block("Prometheus adapter")["rules"]
     name = rule["seriesQuery"].partition("{")[0]
     assert name in (DEPLOYMENT.parents[1] / "deploy/helm/idempotency-gateway/templates/horizontalpodautoscaler.yaml").read_text()
+
+
+def test_the_page_makes_the_files_of_the_overlay() -> None:
+    """Each secret that the overlay mounts is written by the block, and made readable."""
+    (block_,) = (
+        text for text in re.findall(r"^```sh\n(.*?)^```", DEPLOYMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE) if "openssl" in text
+    )
+    overlay = yaml.safe_load((DEPLOYMENT.parents[1] / "deploy" / "compose" / "secret-files.yml").read_text())
+    assert {f"./{name}" for name in re.findall(r"> (secrets/[\w-]+)", block_)} == {one["file"] for one in overlay["secrets"].values()}
