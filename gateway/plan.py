@@ -69,6 +69,7 @@ from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
 from gateway.core.upstream_answer import removed_fields
 from gateway.ports import Retention, Upstream
+from gateway.principal import needs_waiting
 
 OBSERVED_BODY = 1024 * 1024 * 1024
 """How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
@@ -93,17 +94,19 @@ CarryKey: TypeAlias = Callable[[Parts, RecordKey], Parts | None]
 class GuardPlan:
     """The constants of a guarded route.
 
-    `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be verified, or asked for.
-    `kept` are the lower-case fields that a client's `Connection` cannot strip. `carry_key` None: the request goes on with the key as it
-    came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `uncoded`: the upstream is asked for
-    answers without a content coding, since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are
-    where a key stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is.
-    `duplicates` is what this process has seen of equal requests under other keys. `removed` are the lower-case fields of an answer that are
-    between the upstream and the gateway. `settlements`: what the status of a first attempt's answer means where the upstream says no more
-    of it. `patience`: so many seconds an answer waits for its commit at most. `terms` and `retention` are what a store is told. `marks`:
-    answers say what became of their key; `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of
-    itself does not depend on the request that asks for it. `takes_part`: the upstream is told which attempt it executes; `co_commits`: it
-    may complete the record itself.
+    `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be
+    verified; `asks`: by another server. `kept` are the lower-case fields that a client's `Connection` cannot strip.
+    `carry_key` None: the request goes on with the key as it came. `changes_body`: the upstream gets the key in the
+    body, where the client did not put it so. `uncoded`: the upstream is asked for answers without a content coding,
+    since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are where a key
+    stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request
+    itself is. `duplicates` is what this process has seen of equal requests under other keys. `removed` are the
+    lower-case fields of an answer that are between the upstream and the gateway. `settlements`: what the status of a
+    first attempt's answer means where the upstream says no more of it. `patience`: so many seconds an answer waits for
+    its commit at most. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
+    `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not
+    depend on the request that asks for it. `takes_part`: the upstream is told which attempt it executes; `co_commits`:
+    it may complete the record itself.
     """
 
     route_id: str
@@ -114,6 +117,7 @@ class GuardPlan:
     find_key: FindKey | None
     find_key_in_body: FindKeyInBody | None
     find_scope: FindScope | None
+    asks: bool
     kept: frozenset[bytes]
     carry_key: CarryKey | None
     changes_body: bool
@@ -206,6 +210,7 @@ def make_guard_plan(
         _key_finder(policy) if in_head else None,
         None if in_head else _body_key_finder(policy),
         _scope_finder(policy, secret) if _told_by_fields(policy) else None,
+        needs_waiting(policy),
         frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
         None if goes_as_it_came(policy) else _key_carrier(policy, secret),
         changes_body(policy),

@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -18,7 +19,7 @@ from gateway.engine.answers import Refused, Reply
 from gateway.http.body import SMALL, BodyTooLarge, MemoryFull, read_body
 from gateway.plan import GuardPlan
 from gateway.ports import Memory, Observer
-from gateway.principal import Facts, Unidentified, told_by_fields, told_value
+from gateway.principal import Facts, Part, Unidentified, told_by_fields, told_value
 from gateway.proxy.admission import (
     Unkeyed,
     announced_too_large,
@@ -136,7 +137,7 @@ def _judge_head(call: Call, guard: GuardPlan) -> Missing | Unkeyed | Reply | Non
             return without_key(key, call.fields, guard.policy)
         call.sent_key = key
     if guard.find_scope is None:
-        return Missing.PRINCIPAL
+        return Missing.PRINCIPAL if guard.asks else _identify_now(call)
     scope = guard.find_scope(call.fields)
     if isinstance(scope, PrincipalMissing):
         return principal_missing(scope)
@@ -146,12 +147,26 @@ def _judge_head(call: Call, guard: GuardPlan) -> Missing | Unkeyed | Reply | Non
     return None
 
 
-async def _identify(call: Call) -> Reply | None:
-    """The caller, by sources that must be verified or asked. A caller that fails its source never learns whether a key exists."""
-    guard, hop = call.guard, call.hop()
-    facts = Facts(call.fields, call.method, call.origin_form, hop.host, hop.scheme, hop.trusted, call.connection.certificate_subject)
+def _identify_now(call: Call) -> Reply | None:
+    """The caller, by sources that must be verified. A caller that fails its source never learns whether a key exists."""
     assert call.routing.identifier is not None
-    parts = await call.routing.identifier.identify(facts, guard.policy)
+    return _told(call, call.routing.identifier.identify_now(_facts(call), call.guard.policy))
+
+
+async def _identify(call: Call) -> Reply | None:
+    """The same by sources that must be asked."""
+    assert call.routing.identifier is not None
+    return _told(call, await call.routing.identifier.identify(_facts(call), call.guard.policy))
+
+
+def _facts(call: Call) -> Facts:
+    hop = call.hop()
+    return Facts(call.fields, call.method, call.origin_form, hop.host, hop.scheme, hop.trusted, call.connection.certificate_subject)
+
+
+def _told(call: Call, parts: Sequence[Part] | Unidentified) -> Reply | None:
+    """What the caller's sources say of it."""
+    guard = call.guard
     if not isinstance(parts, Unidentified):
         if guard.policy.keeps_principal:
             call.principal = told_value(parts)
