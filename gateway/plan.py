@@ -61,6 +61,7 @@ from gateway.core.policy import (
     Policy,
     QueryKey,
     Route,
+    needs_waiting,
     principal_headers,
 )
 from gateway.core.reconcile.policy import Resend
@@ -69,7 +70,6 @@ from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
 from gateway.core.upstream_answer import removed_fields
 from gateway.ports import Retention, Upstream
-from gateway.principal import needs_waiting
 
 OBSERVED_BODY = 1024 * 1024 * 1024
 """How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
@@ -210,7 +210,7 @@ def make_guard_plan(
         _key_finder(policy) if in_head else None,
         None if in_head else _body_key_finder(policy),
         _scope_finder(policy, secret) if _told_by_fields(policy) else None,
-        needs_waiting(policy),
+        needs_waiting(policy.principal),
         frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
         None if goes_as_it_came(policy) else _key_carrier(policy, secret),
         changes_body(policy),

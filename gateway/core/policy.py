@@ -390,6 +390,14 @@ class SourceForm(Form[PrincipalSource]):
         return self.jwt or self.forward_auth or self.client_certificate or BasicPrincipal()
 
 
+def needs_waiting(principal: tuple[PrincipalSource, ...]) -> bool:
+    """Whether identifying a caller may have to wait for another server's answer."""
+    return any(
+        isinstance(source, ForwardAuthPrincipal) or (isinstance(source, JwtPrincipal) and isinstance(source.keys, JwksUrl))
+        for source in principal
+    )
+
+
 def principal_headers(sources: tuple[PrincipalSource, ...]) -> tuple[str, ...]:
     """The request fields that say who asks."""
     names: list[str] = []

@@ -6,7 +6,7 @@ is `unavailable`: never a yes, and never the caller's fault.
 
 from gateway.principal.certificate import certificate_subject
 from gateway.principal.facts import Facts, Part, PrincipalError, Unidentified
-from gateway.principal.identifier import Identifier, needs_waiting
+from gateway.principal.identifier import Identifier
 from gateway.principal.parts import claim_text
 from gateway.principal.told import told_by_fields, told_value
 
@@ -18,7 +18,6 @@ __all__ = [
     "Unidentified",
     "certificate_subject",
     "claim_text",
-    "needs_waiting",
     "told_by_fields",
     "told_value",
 ]

@@ -12,7 +12,6 @@ from gateway.core.policy import (
     Combine,
     ForwardAuthPrincipal,
     HeaderPrincipal,
-    JwksUrl,
     JwtPrincipal,
     Policy,
     PrincipalSource,
@@ -24,14 +23,6 @@ from gateway.principal.forward_auth import ForwardAuth
 
 if TYPE_CHECKING:
     from gateway.principal.bearer import TokenSources
-
-
-def needs_waiting(policy: Policy) -> bool:
-    """Whether identifying a caller may have to wait for another server's answer. If not, use `identify_now`."""
-    return any(
-        isinstance(source, ForwardAuthPrincipal) or (isinstance(source, JwtPrincipal) and isinstance(source.keys, JwksUrl))
-        for source in policy.principal
-    )
 
 
 class Identifier:
@@ -67,7 +58,7 @@ class Identifier:
 
     def identify_now(self, facts: Facts, policy: Policy) -> Sequence[Part] | Unidentified:
         """The caller's parts in the policy's order, for `gateway.core.scope.scope_of`. Only for a policy without
-        `needs_waiting`.
+        `gateway.core.policy.needs_waiting`.
         """
         found: list[Found] = []
         for source in policy.principal:

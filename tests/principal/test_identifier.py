@@ -17,9 +17,10 @@ from gateway.core.policy import (
     JwtSecret,
     Policy,
     PrincipalSource,
+    needs_waiting,
 )
 from gateway.core.scope import scope_of
-from gateway.principal import Facts, Identifier, Part, Unidentified, claim_text, needs_waiting
+from gateway.principal import Facts, Identifier, Part, Unidentified, claim_text
 from gateway.runtime.system import SystemClock
 from gateway.upstream import HttpUpstream, UpstreamSettings
 from tests.principal.servers import Answering, response
@@ -92,10 +93,10 @@ def test_what_waits() -> None:
     """Only what others must be asked for needs waiting; all else is known at once."""
     remote = JwtPrincipal(("sub",), JwksUrl("https://issuer.test/keys"), ("ES256",))
     for sources in PAIRS:
-        assert not needs_waiting(Policy("pay", sources))
-    assert not needs_waiting(Policy("pay", ()))
+        assert not needs_waiting(sources)
+    assert not needs_waiting(())
     for source in (remote, AUTH):
-        assert needs_waiting(Policy("pay", (TENANT, source)))
+        assert needs_waiting((TENANT, source))
 
 
 async def test_at_once_and_after_waiting_are_the_same() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from gateway.core.policy import Combine, HeaderPrincipal, JwksFile, JwksUrl, JwtPrincipal, JwtSecret, Policy
+from gateway.core.policy import Combine, HeaderPrincipal, JwksFile, JwksUrl, JwtPrincipal, JwtSecret, Policy, needs_waiting
 from gateway.core.scope import scope_of
-from gateway.principal import Facts, Identifier, PrincipalError, Unidentified, needs_waiting
+from gateway.principal import Facts, Identifier, PrincipalError, Unidentified
 from gateway.runtime.system import SystemClock
 from tests.principal.tokens import ISSUER, SECRET, Signer, bearer, claims, compact, facts, key_set, private_key, segment, signed
 
@@ -38,7 +38,7 @@ def scope(source: JwtPrincipal, request: Facts, now: float | None = None) -> str
     """The scope that one request has under this source alone."""
     policy = Policy("pay", (source,))
     identifier = Identifier([policy], {}, SystemClock()) if now is None else Identifier([policy], {}, SystemClock(), now=lambda: now)
-    assert not needs_waiting(policy)
+    assert not needs_waiting(policy.principal)
     found = identifier.identify_now(request, policy)
     return found if isinstance(found, Unidentified) else scope_of("pay", found, b"digest secret").id
 
