@@ -13,7 +13,9 @@ from typing import NamedTuple
 import uvloop
 
 from gateway.core.decision import Label
+from gateway.core.headers import Fields
 from gateway.core.policy import HeaderPrincipal, Policy, Route
+from gateway.core.scope import Scope
 from gateway.observe import MetricsObserver
 from gateway.observe.accesslog import access_line
 
@@ -42,6 +44,8 @@ class Exchange(NamedTuple):
     response_bytes: int = 0
     client_gone: bool = False
     client_address: str | None = None
+    scope: Scope | None = None
+    fields: Fields = Fields(())
 
 
 def exchanges() -> list[Exchange]:
@@ -58,6 +62,8 @@ def exchanges() -> list[Exchange]:
             request_bytes=200 + number % 50,
             response_bytes=400 + number % 50,
             client_address="127.0.0.1",
+            scope=Scope("charges:header.rn4Hlcce9Os_5GhUzcTOylSE0nlKTnVpVYS0uOmZL0M"),
+            fields=Fields(((b"traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1)),)),
         )
         for number in range(REQUESTS)
     ]

@@ -136,6 +136,25 @@ ROWS = [
                 "s",
             ),
             Panel(
+                "Answers",
+                "Answers to clients, by class of status.",
+                [(rate("responses_total", BOTH, "code_class"), "{{code_class}}")],
+                "reqps",
+                stacked=True,
+            ),
+            Panel(
+                "Server errors",
+                "Share of answers with a status of 500 or above.",
+                [
+                    (
+                        f'sum by (route) (rate(idempotency_responses_total{{code_class="5xx",{BOTH}}}{RATE}))'
+                        f" / sum by (route) (rate(idempotency_responses_total{{{BOTH}}}{RATE}))",
+                        "{{route}}",
+                    )
+                ],
+                "percentunit",
+            ),
+            Panel(
                 "Share of replays",
                 "Of requests with a key: answers that cost the upstream nothing.",
                 [
@@ -204,6 +223,23 @@ ROWS = [
                 "Age of the oldest",
                 "How long the oldest unknown record has waited.",
                 [(f"max by (route) (idempotency_route_unknown_oldest_age_seconds{{{BOTH}}})", "{{route}}")],
+                "s",
+            ),
+            Panel(
+                "Accepted operations that wait",
+                "Pending: promised and not sent; and those that were given up.",
+                [
+                    (f"max by (route) (idempotency_route_pending{{{BOTH}}})", "{{route}}"),
+                    (rate("abandoned_total", BOTH, "route"), "given up {{route}}"),
+                ],
+            ),
+            Panel(
+                "How long they wait",
+                "The oldest, and from acceptance to sending: 99 in a hundred wait no longer.",
+                [
+                    (f"max by (route) (idempotency_route_pending_oldest_age_seconds{{{BOTH}}})", "oldest {{route}}"),
+                    (quantile(0.99, "accepted_wait_seconds", BOTH, "route"), "sent {{route}}"),
+                ],
                 "s",
             ),
             Panel(

@@ -366,6 +366,7 @@ class Config:
         "Where clients look for accepted operations; below it no route is served, if some route accepts or tells of them.",
     ] = "/.idempotency/operations"
     access_log: Annotated[bool, "One JSON line for each request."] = True
+    access_log_user_agent: Annotated[bool, "With what the client calls itself (User-Agent)."] = False
     drain: Annotated[DrainSettings, "How a process stops."] = field(default_factory=DrainSettings)
     upstreams: Annotated[Mapping[str, UpstreamConfig], MapOf(NAME, UpstreamConfig), "The APIs behind the gateway, by name."]
     routes: Annotated[tuple[Route, ...], Inline(RouteMap)]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,13 +17,19 @@ from gateway.ports import FinishedRequest, WebhookExchange
 BUFFER_BYTES = 4 * 1024 * 1024
 _RETRY_SECONDS = 0.02
 _LONGEST_TEXT = 256
+_TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|\Z)")
+"""W3C Trace Context section 3.2: a later version may have more behind."""
 
 _log = logging.getLogger(__name__)
 
 
-def access_line(request: FinishedRequest) -> bytes:
-    """The log line of one request, newline included. Durations are milliseconds; no key, credential or body is in it."""
-    upstream_seconds = request.upstream_seconds
+def access_line(request: FinishedRequest, pattern: str | None = None, *, user_agent: bool = False) -> bytes:
+    """The log line of one request, newline included. Durations are milliseconds; no key, credential or body is in it.
+
+    `pattern` is the path that its route takes. Of the head the line has the trace, and what the client calls itself (`user_agent`).
+    """
+    upstream_seconds, scope, parent = request.upstream_seconds, request.scope, request.fields.first(b"traceparent")
+    trace = None if parent is None else _TRACE_PARENT.match(parent)
     fields = {
         "ts": rfc3339(epoch_seconds()),
         "level": "info",
@@ -45,7 +52,13 @@ def access_line(request: FinishedRequest) -> bytes:
         "response_bytes": request.response_bytes,
         "client_gone": request.client_gone,
         "client": request.client_address,
+        "path_pattern": pattern,
+        "scope_id": None if scope is None else scope.id,
+        "trace_id": None if trace is None else trace[1].decode(),
     }
+    if user_agent:
+        agent = request.fields.first(b"user-agent")
+        fields["user_agent"] = None if agent is None else agent[:_LONGEST_TEXT].decode("latin-1")
     return _line(fields)
 
 

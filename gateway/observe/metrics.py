@@ -101,6 +101,7 @@ class Families:
         self.log_lines_dropped = self._counter(
             "access_log_dropped_lines", "Access log lines dropped because their reader stalled."
         ).labels()
+        self.responses = self._counter("responses", "Answers to clients, by class of status.", "route", "code_class")
         self.certificate_expiry = self._gauge(
             "certificate_expiry_timestamp_seconds",
             "When the first certificate of a file in use expires, by the setting that names the file.",

@@ -29,14 +29,15 @@ class MetricsObserver:
     What every request is counted under is raised in place rather than by a call: see `Distribution.observe`.
 
     What is usual, and what alerts compare, exists at 0 from the start; other series when they first count. `access_log_fd` is where
-    access lines go; None: nowhere.
+    access lines go; None: nowhere. With `user_agent` they have what clients call themselves.
     One at most for each process when workers share their metrics.
     """
 
-    def __init__(self, routes: Sequence[Route], *, access_log_fd: int | None = 1) -> None:
+    def __init__(self, routes: Sequence[Route], *, access_log_fd: int | None = 1, user_agent: bool = False) -> None:
         self._families = families = Families()
         self._registry = new_registry(families)
         self._access_log = None if access_log_fd is None else AccessLog(access_log_fd, families.log_lines_dropped.inc)
+        self._user_agent = user_agent
         self._stores = StoreSeries(families)
         _ = self._stores.durations["postgres", "reserve"]  # an alert compares it
         self._targets: dict[str, frozenset[str]] = {}
@@ -92,11 +93,12 @@ class MetricsObserver:
         series.in_flight.value -= 1
         requests, durations = series.decided[request.mode, request.decision]
         requests.value += 1
+        series.answered[request.status].value += 1
         seconds = request.total_seconds
         durations.counts[bisect_left(durations.bounds, seconds)] += 1
         durations.sum += seconds
         if self._access_log is not None:
-            self._access_log.append(access_line(request))
+            self._access_log.append(access_line(request, series.pattern, user_agent=self._user_agent))
 
     def malformed_request(self) -> None:
         """A client sent what is no well-formed HTTP, and was refused before it had a route."""

@@ -41,9 +41,13 @@ class RouteSeries:
         self._families = families
         self._id = route_id
         self._listed: set[tuple[str, str]] = set()
+        self.pattern: str | None = None
+        """The path that the route takes, for logs."""
         self.in_flight = families.in_flight.labels(route_id)
         self.decided = _OnDemand(self._decided)
         """The counter and the durations of requests, by mode and decision."""
+        self.answered = _OnDemand(self._answered)
+        """The counters of answers to clients, by their status."""
         self.settled = _OnDemand(self._settled)
         """The counters of settled attempts, by settlement and reason. Statuses are told apart as far as the route's lists name them."""
         self.upstream = _OnDemand(self._upstream)
@@ -58,6 +62,7 @@ class RouteSeries:
     def extend(self, route: Route | None) -> None:
         """Make the series of `route` that are there from the start. None: of requests that no route takes."""
         policy = None if route is None else route.policy
+        self.pattern = None if route is None else route.path
         for mode, decision in sets.first_decisions(policy):
             self._families.requests.labels(self._id, mode, decision.value)
         if route is not None and policy is not None:
@@ -65,7 +70,7 @@ class RouteSeries:
             self.guard()
             if policy.accepts:
                 _ = self._waiting, self.abandoned, self.accepted_wait
-            _ = self.settled["complete", sets.RESPONDED]
+            _ = self.settled["complete", sets.RESPONDED], self.answered[500]
             for result in sets.first_looks(policy):
                 _ = self.reconciled[result]
             for event in sets.first_events(policy):
@@ -130,6 +135,9 @@ class RouteSeries:
         mode, decision = key
         requests = self._families.requests.labels(self._id, _known(mode, sets.MODES), decision.value)
         return requests, self._families.request_duration.labels(self._id, decision.value)
+
+    def _answered(self, status: int) -> Count:
+        return self._families.responses.labels(self._id, sets.code_class(status))
 
     def _settled(self, key: tuple[str, str]) -> Count:
         bounded = key if key in self._listed else sets.bounded_settlement(*key)

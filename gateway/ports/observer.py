@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gateway.core.decision import Label
+from gateway.core.headers import Fields
+from gateway.core.scope import Scope
 from gateway.ports.store import Counts, Swept
 from gateway.ports.upstream import WebhookExchange
 
@@ -15,7 +17,8 @@ class FinishedRequest(Protocol):
 
     `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`).
     `client_address` is the nearest address that is no trusted proxy. `settlement` and `reason` are None if no attempt
-    ran, or while the gateway still settles it. No key, credential or body is told of.
+    ran, or while the gateway still settles it. No key, credential or body is told of; of the head's `fields` only the
+    trace, and what the client calls itself.
     """
 
     @property
@@ -54,6 +57,10 @@ class FinishedRequest(Protocol):
     def client_gone(self) -> bool: ...
     @property
     def client_address(self) -> str | None: ...
+    @property
+    def scope(self) -> Scope | None: ...
+    @property
+    def fields(self) -> Fields: ...
 
 
 class StoreObserver(Protocol):

@@ -276,7 +276,7 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A record as operators see it in a list. Instants are the database's, in UTC. `scope_id` names the principal by
-    digest alone.
+    digest alone. `key_digest`: the key as logs show it; a store does not tell it.
     """
 
     key: RecordKey
@@ -300,6 +300,7 @@ class Listed:
     expires_at: dt.datetime | None
     response_status: int | None
     response_length: int | None
+    key_digest: str | None = None
 
 
 class Remembered(NamedTuple):

@@ -42,6 +42,10 @@ def requests(decision: str, values: str, route: str = "pay") -> dict[str, str]:
     return {f'idempotency_requests_total{{route="{route}",mode="enforce",decision="{decision}"}}': values}
 
 
+def answers(code_class: str) -> str:
+    return f'idempotency_responses_total{{route="pay",code_class="{code_class}"}}'
+
+
 def looks(result: str, values: str) -> dict[str, str]:
     return {f'idempotency_reconcile_total{{route="pay",result="{result}"}}': values}
 
@@ -72,6 +76,7 @@ TARGET = 'idempotency_upstream_target_up{upstream="payments",target="http://a"}'
 UP = 'up{job="prod/idempotency-gateway",instance="one"}'
 SUSPENDED = 'idempotency_clock_suspended{judgement="expiry"}'
 AGE = 'idempotency_route_unknown_oldest_age_seconds{route="pay"}'
+PENDING = 'idempotency_route_pending_oldest_age_seconds{route="pay"}'
 REFUSED = 'idempotency_refused_connections_total{instance="one",reason="overloaded"}'
 
 CASES = [
@@ -129,6 +134,13 @@ CASES = [
     Case("StoreSlow", None, reserves("0+599x60", "0+600x60"), 20),
     Case("Overloaded", {**ONE, "reason": "overloaded"}, {REFUSED: "0+10x60"}),
     Case("Overloaded", None, {REFUSED: "0x9 4x50"}),
+    Case("ServerErrors", PAY, {answers("5xx"): "0+60x60", answers("2xx"): "0+600x60"}),
+    Case("ServerErrors", None, {answers("5xx"): "0+20x60", answers("2xx"): "0+600x60"}),
+    Case("ServerErrors", None, {answers("5xx"): "0+1x60", answers("2xx"): "0+1x60"}),
+    Case("PendingTooOld", PAY, {PENDING: "0+60x60"}),
+    Case("PendingTooOld", None, {PENDING: "0 60 120 180 0 60 120 180 0 60 120 180 0 60 120 180"}),
+    Case("Abandoned", PAY, {'idempotency_abandoned_total{route="pay"}': "0x9 1x50"}),
+    Case("Abandoned", None, {'idempotency_abandoned_total{route="pay"}': "1x60"}, 30),
     Case("LogLinesLost", ONE, {'idempotency_access_log_dropped_lines_total{instance="one"}': "0x9 5x50"}),
     Case("LogLinesLost", None, {'idempotency_access_log_dropped_lines_total{instance="one"}': "0x60"}),
 ]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gateway.core.decision import Label
-from gateway.core.policy import ForwardAuthPrincipal, Policy, Route
+from gateway.core.policy import Execution, ForwardAuthPrincipal, Policy, Route
 from gateway.core.reconcile.policy import StripeSignature, Webhook
 from gateway.observe import sets
 from gateway.observe.metrics import Families
@@ -29,7 +29,9 @@ RULES = rules("alerts.yml")
 RECORDED = rules("recording.yml")
 TOLD = Webhook("/webhooks/payments", StripeSignature((b"s" * 16,)), "/id", "/data/id", ())
 ASKED = ForwardAuthPrincipal("auth", "/who", "X-User")
-GUARDED = Route("create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (ASKED,), webhook=TOLD))
+GUARDED = Route(
+    "create-charge", "/v1/charges", "payments", frozenset({"POST"}), Policy("charges", (ASKED,), webhook=TOLD, execution=Execution.ASYNC)
+)
 """A route on which everything may happen that alerts are for."""
 NAMES = [rule["alert"] for rule in RULES]
 

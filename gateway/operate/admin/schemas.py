@@ -64,6 +64,7 @@ _RECORD: Json = {
     "scope": _TEXT,
     "scope_id": {"type": "string", "description": "The scope's name, and a digest of the principal."},
     "key": _TEXT,
+    "key_digest": {"type": ["string", "null"], "description": "The key as log lines have it."},
     "record_id": {"type": "string", "format": "uuid", "description": "This life of the record."},
     "version": _NUMBER,
     "request_id": _TEXT,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-STATES = ("in_progress", "completed", "failed_retryable", "unknown", "dead_letter")
+STATES = ("pending", "in_progress", "completed", "failed_retryable", "unknown", "dead_letter")
 
 
 def json_option(command: Command) -> Command:

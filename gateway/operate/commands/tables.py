@@ -107,6 +107,8 @@ def _next(record: Mapping[str, Any]) -> str:
             return "a person"
         case "unknown":
             return f"look {instant(record['reconcile_after'])}"
+        case "pending":
+            return "to be sent"
         case "in_progress":
             return f"lease ends {instant(record['locked_until'])}"
         case _:
@@ -119,7 +121,7 @@ def shown_text(record: Mapping[str, Any]) -> str:
     facts = {
         **{
             name: record[name]
-            for name in ("short_id", "id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")
+            for name in ("short_id", "id", "state", "route", "scope_id", "key", "key_digest", "method", "target", "attempt", "request_id")
         },
         "reason": record["reason"],
         **{name: instant(record[name]) for name in _INSTANTS if record[name] is not None},

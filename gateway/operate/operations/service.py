@@ -36,7 +36,7 @@ PAGES_AT_ONCE = 50
 """How many pages of the store make one of ours, at most, where matches are rare."""
 
 _NO_RECORD = RecordKey("", "")
-_FEW = (Status.UNKNOWN.value, Status.IN_PROGRESS.value, Status.FAILED_RETRYABLE.value)
+_FEW = (Status.UNKNOWN.value, Status.PENDING.value, Status.IN_PROGRESS.value, Status.FAILED_RETRYABLE.value)
 _SOURCE = "operator"
 
 _Write = Callable[[Listed, Fence, Audit], Awaitable[Transition]]
@@ -100,10 +100,17 @@ class Operator:
         return Page(found, cursor)
 
     def _of_digest(self, records: Sequence[Listed], wanted: str | None) -> Sequence[Listed]:
-        """Those whose key logs show so: one at most."""
-        if wanted is None or self._digest is None:
-            return records
-        return [listed for listed in records if self._digest(listed.key) == wanted]
+        """With their keys as logs show them; if one is `wanted`, those alone: one at most."""
+        told = [self._as_logged(listed) for listed in records]
+        return told if wanted is None else [listed for listed in told if listed.key_digest == wanted]
+
+    def _as_logged(self, listed: Listed) -> Listed:
+        return listed if self._digest is None else replace(listed, key_digest=self._digest(listed.key))
+
+    async def _look(self, key: RecordKey, audit: Audit | None = None) -> Shown | None:
+        """One record with its history; with its body if that is audited."""
+        shown = await self._operations.show(key, body=audit is not None, audit=audit)
+        return None if shown is None else replace(shown, listed=self._as_logged(shown.listed))
 
     async def named(self, text: str) -> Sequence[RecordKey]:
         """The record with this long id, or those with this short one: none, one, or by a rare chance several.
@@ -130,14 +137,14 @@ class Operator:
 
     async def show(self, key: RecordKey) -> Shown | NotFound:
         """One record with its history, without its body."""
-        shown = await self._operations.show(key)
+        shown = await self._look(key)
         return NotFound() if shown is None else shown
 
     async def show_body(self, key: RecordKey, by: By) -> Shown | NotFound:
         """As `show`, with the body, unpacked; that it was shown is audited. A body that cannot be unpacked is
         left out.
         """
-        shown = await self._operations.show(key, body=True, audit=_audit(by, "show_body"))
+        shown = await self._look(key, _audit(by, "show_body"))
         return NotFound() if shown is None else await unpacked(shown)
 
     async def resolve_completed(
@@ -254,7 +261,7 @@ class Operator:
         """Look, refuse what cannot be, send it fenced by what was seen; refused by the store, look again and say what
         is there now.
         """
-        shown = await self._operations.show(key)
+        shown = await self._look(key)
         if shown is None:
             return NotFound()
         now = shown.listed
@@ -290,13 +297,13 @@ class Operator:
             if redis_wait and memory_wait:
                 redis_wait += memory_wait  # a gateway may read it from there at the last moment
         try:
-            shown = None if change is Change.DELETE else await self._operations.show(before.key)
+            shown = None if change is Change.DELETE else await self._look(before.key)
         except StoreUnavailable:
             shown = None
         return Done(None if shown is None else shown.listed, redis_wait, memory_wait)
 
     async def _refused(self, change: Change, key: RecordKey) -> Changed:
-        shown = await self._operations.show(key)
+        shown = await self._look(key)
         if shown is None:
             return NotFound()
         return obstacle(change, shown) or Conflict(shown.listed, "It changed while this was under way. Look at it again.")

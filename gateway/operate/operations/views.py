@@ -28,6 +28,7 @@ def listed_json(listed: Listed) -> Json:
         "scope": listed.key.scope_id.partition(":")[0],
         "scope_id": listed.key.scope_id,
         "key": listed.key.key,
+        "key_digest": listed.key_digest,
         "record_id": str(listed.record_id),
         "version": listed.version,
         "request_id": listed.request_id,

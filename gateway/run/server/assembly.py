@@ -55,6 +55,7 @@ _RESTART = (
     "digest_secret",
     "encryption_keys",
     "access_log",
+    "access_log_user_agent",
     "memory",
 )
 """Settings that a running process cannot change."""
@@ -200,7 +201,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     Raises `TlsError`, `PrincipalError` and `MissingSealing`.
     """
     clock, randomness = SystemClock(), SystemRandomness()
-    observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None)
+    observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None, user_agent=config.access_log_user_agent)
     authority = make_authority(config, observer, clock_horizon=lambda: clock_horizon(gateway.config), accept_clock=accept_clock)
     registry = authority.registry
     scopes = Scopes(registry, clock, randomness, observer)

@@ -132,6 +132,7 @@ def test_a_record_is_found_by_what_a_log_line_has(desk: Desk) -> None:
     ids = desk.make(("completed", "a"), ("unknown", "b"))
     record = desk.json("records", "show", ids[1])
     digest = key_digest(b"0123456789abcdef", record["scope_id"], "b")
+    assert record["key_digest"] == digest
     for words in (
         ("--request-id", record["request_id"], "--state", "unknown"),
         ("--key-digest", digest),

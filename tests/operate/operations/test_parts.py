@@ -297,6 +297,7 @@ def test_an_audit_line_in_json() -> None:
         "action": "export",
         "reason": "for the bank",
         "id": None,
+        "short_id": None,
         "key": None,
         "record_id": None,
         "detail": {"bodies": False},
