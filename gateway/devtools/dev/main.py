@@ -9,16 +9,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from gateway.config import Config, load
 from gateway.core.texts import upstream_url
 from gateway.devtools.dev.interrupts import Interrupts, interrupts
-from gateway.devtools.dev.programs import Service, check_free, end_leftovers, start_gateway, start_sample, url_of
+from gateway.devtools.dev.programs import Service, check_free, end_leftovers, start_gateway, start_rides, start_sample, url_of
 from gateway.devtools.dev.route_map import own_map, sample_map
 from gateway.devtools.dev.tour import ENV, Places, own_tour, plain_tour, sample_tour
 from gateway.devtools.embedded import EmbeddedError, NotInstalled, start_postgres, start_redis
 from gateway.devtools.embedded.launch import free_port, tail
 from gateway.devtools.embedded.process import prepared, secret, take_folder, write_private
+from gateway.store import co_commit
 from gateway.store.migrate import MigrationError, migrate
 
 DEFAULT_DATA = Path(".gateway-data")
@@ -104,21 +106,26 @@ def start(data: Path, wishes: Wishes, running: Running, told: Interrupts) -> Non
         postgres = start_postgres(data)
         running.services.append(("Postgres", postgres))
     redis = start_redis_if_there(data, running, told)
-    upstream = wishes.upstream
+    upstream, rides = wishes.upstream, ""
+    progress_port = free_port()
     if upstream is None:
         with told.shield():
             sample, upstream = start_sample(data)
             running.services.append(("the sample API", sample))
+        with told.shield():
+            second, rides = start_rides(data, postgres.dsn, upstream, f"http://127.0.0.1:{progress_port}")
+            running.services.append(("the sample rides API", second))
     variables = {
         "GATEWAY_POSTGRES_DSN": postgres.dsn,
         "GATEWAY_REDIS_URL": redis,
         "GATEWAY_DIGEST_SECRET": secret(data / "digest.secret"),
         "GATEWAY_UPSTREAM_URL": upstream,
+        "GATEWAY_RIDES_URL": rides,
     }
     file = wishes.config or data / "gateway.yaml"
     told_to_commands = {**variables, "GATEWAY_CONFIG": str(file)}
     write_private(data / ENV, "".join(f"{name}={shlex.quote(value)}\n" for name, value in told_to_commands.items()))
-    config = configuration(file, wishes, {**os.environ, **variables})
+    config = configuration(file, wishes, progress_port, {**os.environ, **variables})
     check_ports(config, wishes)
     migrate_ours(config, postgres.dsn)
     say("starting the gateway")
@@ -140,11 +147,11 @@ def start_redis_if_there(data: Path, running: Running, told: Interrupts) -> str:
     return redis.url
 
 
-def configuration(file: Path, wishes: Wishes, env: Mapping[str, str]) -> Config:
+def configuration(file: Path, wishes: Wishes, progress_port: int, env: Mapping[str, str]) -> Config:
     """The configuration that the gateway will serve, loaded; written first, unless it is the user's own. Raises ConfigErrors."""
     if wishes.config is None:
-        text = sample_map if wishes.upstream is None else own_map
-        file.write_text(text(wishes.port, wishes.admin_port), "utf-8")
+        ports = wishes.port, wishes.admin_port
+        file.write_text(sample_map(*ports, progress_port) if wishes.upstream is None else own_map(*ports), "utf-8")
     return load(file, env)
 
 
@@ -160,9 +167,15 @@ def migrate_ours(config: Config, dsn: str) -> None:
         say("the configuration names a Postgres of its own: it is not migrated (GATEWAY_POSTGRES_DSN is the embedded one)")
         return
     try:
-        asyncio.run(migrate(dsn))
+        asyncio.run(_migrate(dsn))
     except MigrationError as error:
         raise EmbeddedError(f"migrate: {error}") from error
+
+
+async def _migrate(dsn: str) -> None:
+    """With the functions for upstreams that take part, for the one role that there is."""
+    await migrate(dsn)
+    await co_commit.install(dsn, unquote(urlsplit(dsn).username or ""))
 
 
 def watch(running: Running) -> tuple[str, Service]:

@@ -53,6 +53,7 @@ class Program:
 def end_leftovers(data: Path) -> None:
     """Stop the programs that a killed run left, the gateway first. Only for the holder of the folder's lock."""
     end_leftover_of(data / "gateway.pid", LEFTOVER)
+    end_leftover_of(data / "rides.pid", QUICK)
     end_leftover_of(data / "sample.pid", QUICK)
 
 
@@ -70,6 +71,25 @@ def start_sample(data: Path) -> tuple[Program, str]:
         timeout=START_TIMEOUT,
         pid_file=data / "sample.pid",
         env=os.environ,
+    )
+    process, port = launch(plan, None)
+    return Program(process, plan.log, QUICK), f"http://{LOOPBACK}:{port}"
+
+
+def start_rides(data: Path, dsn: str, provider: str, progress: str) -> tuple[Program, str]:
+    """Start the sample's second face on a free port: it takes part, and has its tables in the database at `dsn`. Returns its URL too."""
+    options = ("--provider", provider, "--progress", progress, "--co-commit")
+    plan = Plan(
+        name="the sample rides API",
+        command=lambda port: [*PYTHON, "-m", "gateway.devtools.sample.rides", "--port", str(port), *options],
+        ready=lambda _, port: accepts(TcpListener(LOOPBACK, port)),
+        stop=QUICK,
+        log=data / "rides.log",
+        account=None,
+        port_taken="address already in use",
+        timeout=START_TIMEOUT,
+        pid_file=data / "rides.pid",
+        env={**os.environ, "GATEWAY_POSTGRES_DSN": dsn},
     )
     process, port = launch(plan, None)
     return Program(process, plan.log, QUICK), f"http://{LOOPBACK}:{port}"

@@ -19,6 +19,10 @@ upstreams:
     url: "${GATEWAY_UPSTREAM_URL}"
     timeouts: {connect: 2s, first_byte: 3s, read_idle: 3s, total: 5s}
     max_execution: 5s               # nothing in the tour executes later than that (X-Sample-Execute-After can)
+  rides:
+    url: "${GATEWAY_RIDES_URL}"
+    timeouts: {connect: 2s, first_byte: 3s, read_idle: 3s, total: 5s}
+    max_execution: 5s
 routes:
   - id: create-charge
     methods: [POST]
@@ -36,6 +40,14 @@ routes:
         looks: 2
         apart: 3s
         first: 2s
+  - id: create-ride
+    methods: [POST]
+    path: /v1/rides
+    upstream: rides
+    idempotency:
+      participate: {progress: true, co_commit: true}
+      on_unknown: resume            # a retry goes on where a killed worker stopped
+  - {id: rides, methods: [GET], path: /v1/rides, upstream: rides}
   - {id: create-refund, methods: [POST], path: /v1/refunds, upstream: sample, idempotency: {}}
   - {id: rest, path: /**, upstream: sample}
 """
@@ -56,9 +68,10 @@ routes:
 """
 
 
-def sample_map(port: int, admin_port: int) -> str:
-    """Guards the sample's charges and refunds, with short times so that a tour of the failures takes seconds."""
-    return HEAD.format(port=port, admin_port=admin_port, drain="15s") + SAMPLE
+def sample_map(port: int, admin_port: int, progress_port: int) -> str:
+    """Guards the sample's charges, refunds and rides, with short times so that a tour of the failures takes seconds."""
+    progress = f"progress: {{listen: 127.0.0.1:{progress_port}}}\n"
+    return HEAD.format(port=port, admin_port=admin_port, drain="15s") + progress + SAMPLE
 
 
 def own_map(port: int, admin_port: int) -> str:

@@ -32,6 +32,9 @@ def sample_tour(places: Places, name: str) -> str:
         body = f'{{"account":"{name}","amount":{amount},"currency":"EUR"}}'
         return f"curl -i {places.gateway}/v1/charges {fields(number, *extra)} -d '{body}'"
 
+    def ride(number: int, *extra: str) -> str:
+        return f'curl -i {places.gateway}/v1/rides {fields(number, *extra)} -d \'{{"rider":"{name}-rider","amount":{AMOUNT}}}\''
+
     left = OPENING_BALANCE - AMOUNT
     steps = [
         (f"A first request: the API runs it. 201, the balance is {left}.", [charge(1)]),
@@ -60,6 +63,23 @@ def sample_tour(places: Places, name: str) -> str:
                 command(places, "dead-letters list"),
                 command(places, f"records show --key {name}-4"),
             ],
+        ),
+        (
+            "An API that takes part books a ride: ride, charge at the payments API, receipt. Its worker is killed between charge and "
+            "receipt: 502 outcome-unknown. Once that has surely ended, the retry goes on behind the charge: 201.",
+            [ride(5, "X-Sample-Die: after-charge-point"), "sleep 11; " + ride(5)],
+        ),
+        (
+            "What was booked: one ride, one receipt, and the second attempt resumed at charge_created. One charge: a balance of "
+            f"{OPENING_BALANCE - AMOUNT}.",
+            [
+                f"curl -s '{places.gateway}/v1/rides?idempotency_key={name}-5'",
+                f"curl -s {places.gateway}/v1/accounts/{name}-rider",
+            ],
+        ),
+        (
+            "The worker is killed after its commit, which holds the answer too: 201 all the same, and replayed to a retry.",
+            [ride(6, "X-Sample-Die: after-commit"), ride(6)],
         ),
         ("What the gateway counted.", [f"curl -s {places.admin}/metrics | grep -E '^idempotency_(requests|settlements)_total.* [1-9]'"]),
     ]

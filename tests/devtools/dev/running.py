@@ -45,7 +45,7 @@ class Curl:
         url = urlsplit(self.url)
         connection = http.client.HTTPConnection(url.netloc, timeout=PATIENCE)
         try:
-            connection.request(self.method, url.path, self.body, self.headers)
+            connection.request(self.method, url.path + (f"?{url.query}" if url.query else ""), self.body, self.headers)
             response = connection.getresponse()
             return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
         finally:

@@ -56,7 +56,7 @@ def in_background(request: Curl) -> tuple[threading.Thread, list[Answer]]:
 def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
     """Every command of the tour gets the answer that the tour names, and Ctrl-C then ends everything with 0."""
     with Dev(data_folder).ready() as dev:
-        first, same, other, slow, meanwhile, late, retry, books, found, refund, metrics = curls(dev.output)
+        first, same, other, slow, meanwhile, late, retry, books, found, refund, *rides, metrics = curls(dev.output)
         executed = first.send()
         assert (executed.status, json.loads(executed.body)["balance"]) == (201, 99_900)
         replayed = same.send()
@@ -88,6 +88,16 @@ def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
         assert waiting[:3] == ["dead_letter", "create-refund", f"{name}-4"]
         assert "upstream_disconnected" in answer_of("(set" + showing, data_folder.parent)
         assert "Usage:" in answer_of("(set" + help_, data_folder.parent)
+        killed, resumed, booked_rides, rider, lost_answer, told_again = rides
+        doubtful = killed.send()
+        assert (doubtful.status, problem(doubtful)) == (502, "outcome-unknown")
+        wait_for(lambda: resumed.send().status == 201)
+        ride = json.loads(booked_rides.send().body)
+        assert (len(ride["rides"]), len(ride["receipts"])) == (1, 1)
+        assert [attempt["resumed_at"] for attempt in ride["attempts"]] == [None, "charge_created"]
+        assert json.loads(rider.send().body)["balance"] == 99_900
+        committed, repeated = lost_answer.send(), told_again.send()
+        assert (committed.status, repeated.body, repeated.headers["idempotent-replayed"]) == (201, committed.body, "true")
         counted = metrics.send().body.decode()
         assert 'idempotency_requests_total{decision="replay",mode="enforce",route="create-charge"} 3.0' in counted
         dev.interrupt()
