@@ -48,11 +48,12 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A header field. `whole` is its value if that holds no placeholder."""
+    """A header field. `whole` is its value if that holds no placeholder; `names` are those of its placeholders."""
 
     name: bytes
     pieces: Pieces
     whole: bytes | None
+    names: tuple[str, ...]
 
 
 _Fields: TypeAlias = tuple[_Field, ...]
@@ -87,7 +88,7 @@ def render_headers(headers: tuple[tuple[str, str], ...], values: Mapping[str, st
 
 def named_in(headers: tuple[tuple[str, str], ...]) -> frozenset[str]:
     """The names of all placeholders in header fields."""
-    return frozenset(slot.name for field in _compile_headers(headers) for slot in slots(field.pieces))
+    return frozenset(name for field in _compile_headers(headers) for name in field.names)
 
 
 def check(template: Template) -> None:
@@ -109,7 +110,8 @@ def _compile_headers(headers: tuple[tuple[str, str], ...]) -> _Fields:
 def _compile_field(name: str, value: str) -> _Field:
     pieces = compile_header(value, _placeholder)
     fixed = [piece for piece in pieces if isinstance(piece, str)]
-    return _Field(name.encode("ascii"), pieces, _value("".join(fixed)) if len(fixed) == len(pieces) else None)
+    whole = _value("".join(fixed)) if len(fixed) == len(pieces) else None
+    return _Field(name.encode("ascii"), pieces, whole, tuple(dict.fromkeys([slot.name for slot in slots(pieces)])))
 
 
 @lru_cache(maxsize=1024)
@@ -136,8 +138,10 @@ def _filled(headers: _Fields, values: Mapping[str, str]) -> Headers:
     for field in headers:
         if field.whole is not None:
             filled.append((field.name, field.whole))
-        elif all(isinstance(piece, str) or values.get(piece.name) for piece in field.pieces):
-            filled.append((field.name, _value(fill_anyway(field.pieces, values))))
+            continue
+        known = {name: text for name in field.names if (text := values.get(name))}
+        if len(known) == len(field.names):
+            filled.append((field.name, _value(fill_anyway(field.pieces, known))))
     return tuple(filled)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
-from gateway.core.dialect_template import TemplateError, check, placeholders
+from gateway.core.dialect_template import TemplateError, check, placeholders, render_headers
 from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.problems import Problem
 from gateway.core.template import MAX_VALUE, is_json, is_xml
@@ -281,3 +281,7 @@ def test_marks_of_a_first_answer_yield_to_the_upstreams() -> None:
     found = Dialect("house", first_headers=(("Result", "accepted"), ("X-Key", "{key}")))
     assert mark_first(((b"result", b"rejected"),), found, {"key": "k"}) == ((b"result", b"rejected"), (b"X-Key", b"k"))
     assert mark_first(((b"A", b"b"),), Dialect(), {}) == ((b"A", b"b"),)
+
+
+def test_a_placeholder_may_stand_twice_in_one_field() -> None:
+    assert render_headers((("X-Mark", "{key}/{key}"), ("X-None", "{key}{detail}")), {"key": "k", "detail": ""}) == ((b"X-Mark", b"k/k"),)
