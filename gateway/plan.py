@@ -70,6 +70,7 @@ from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
 from gateway.core.upstream_answer import removed_fields
 from gateway.ports import Retention, Upstream
+from gateway.ports.accepted import Promise
 
 OBSERVED_BODY = 1024 * 1024 * 1024
 """How large a body may be that an observing route reads: whatever the route's limit, the request goes through."""
@@ -100,7 +101,8 @@ class GuardPlan:
     body, where the client did not put it so. `uncoded`: the upstream is asked for answers without a content coding,
     since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are where a key
     stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request
-    itself is. `duplicates` is what this process has seen of equal requests under other keys. `removed` are the
+    itself is. `promise`: a request may be answered before it is executed.
+    `duplicates` is what this process has seen of equal requests under other keys. `removed` are the
     lower-case fields of an answer that are between the upstream and the gateway. `settlements`: what the status of a
     first attempt's answer means where the upstream says no more of it. `patience`: so many seconds an answer waits for
     its commit at most. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
@@ -127,6 +129,7 @@ class GuardPlan:
     fingerprinter: Fingerprinter
     captures: bool
     seals: bool
+    promise: Promise | None
     duplicates: Duplicates | None
     removed: frozenset[bytes]
     settlements: "Settlements"
@@ -218,8 +221,9 @@ def make_guard_plan(
         max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
         tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
         make_fingerprinter(policy.fingerprint, secret, version, equal=equal),
-        policy.reconcilable and policy.mode is Mode.ENFORCE,
-        isinstance(policy.reconcile.probe, Resend),
+        (policy.reconcilable or policy.accepts) and policy.mode is Mode.ENFORCE,
+        isinstance(policy.reconcile.probe, Resend) or policy.accepts,
+        _promise(policy) if policy.accepts else None,
         _duplicates(policy, before),
         removed_fields(policy),
         Settlements(policy),
@@ -248,6 +252,10 @@ class Settlements(dict[int, Settlement]):
         return settlement
 
 
+def _promise(policy: Policy) -> Promise:
+    return Promise(policy.pending_for, Retention.of(policy), policy.max_pending.route, policy.max_pending.principal)
+
+
 def _terms(route_id: str, policy: Policy) -> Terms:
     return Terms(
         route_id,
@@ -257,6 +265,7 @@ def _terms(route_id: str, policy: Policy) -> Terms:
         policy.tombstone if policy.on_expired is OnExpired.GONE else None,
         policy.mode is Mode.OBSERVE,
         policy.repeats,
+        policy.accepts,
     )
 
 

@@ -185,7 +185,8 @@ class Terms:
     `gone_for` is the route's `tombstone` under `on_expired: gone`, None under `execute`: with it a store reports a
     tombstone of the key instead of making a new record. `observed`: the route's mode is `observe`, the attempt is not
     guarded, and its record blocks no other request unless it completes. `reexecute`: a claim may also take an `unknown`
-    record that is no dead letter and whose `reconcile_after` has passed.
+    record that is no dead letter and whose `reconcile_after` has passed. `accepts`: whether a record is accepted matters
+    to the caller, so that only the authority can answer for one that is under way.
     """
 
     route_id: str
@@ -195,6 +196,7 @@ class Terms:
     gone_for: float | None = None
     observed: bool = False
     reexecute: bool = False
+    accepts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

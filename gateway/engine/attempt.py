@@ -34,6 +34,7 @@ from gateway.engine.failures import tell_unreachable
 from gateway.engine.outcome import Outcome, Response, first_answer, judged, label_of, unknown_answer
 from gateway.engine.participation import committed, last_point, told
 from gateway.engine.patience import Patience
+from gateway.engine.promised import Commitment, PromisedSettling
 from gateway.engine.relay import Relay
 from gateway.engine.request import GuardedRequest, to_send
 from gateway.engine.response_packing import recall
@@ -98,14 +99,21 @@ class Attempt:
     )
 
     def __init__(
-        self, deps: Dependencies, request: GuardedRequest, lease: Lease, *, store_seconds: float = 0.0, duplicate: bool = False
+        self,
+        deps: Dependencies,
+        request: GuardedRequest,
+        lease: Lease,
+        *,
+        store_seconds: float = 0.0,
+        duplicate: bool = False,
+        commitment: Commitment | None = None,
     ) -> None:
         self._deps = deps
         self._request = request
         self._guard = request.guard
         self._lease = lease
         self.key: RecordKey = lease.key
-        self._settling = Settling(deps, request, lease)
+        self._settling = Settling(deps, request, lease) if commitment is None else PromisedSettling(deps, request, lease, commitment)
         self._store_seconds = store_seconds
         self._duplicate = duplicate
         self._crossed = _NOTHING_YET

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.core.model import StoredResponse
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.meanings import Meanings, Unchanging
 from gateway.ports import Clock, Memory, Observer, Randomness, Recollection, Store
+from gateway.ports.accepted import Acceptance
 from gateway.ports.participation import Participation
 from gateway.ports.reconciliation import Reconciliation, Sealer
 
@@ -22,7 +24,7 @@ Offload = Callable[..., Awaitable[Any]]
 class Dependencies:
     """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit. `sealer` is there if some
     route may have to send a request again, `remembered` if the process remembers completed answers, `participation` if some
-    upstream may take part.
+    upstream may take part. `acceptance` and `abandoned` are for accepted work.
     """
 
     store: Store
@@ -38,3 +40,5 @@ class Dependencies:
     meanings: Meanings = field(default_factory=Unchanging)
     remembered: Recollection | None = None
     participation: Participation | None = None
+    acceptance: Acceptance | None = None
+    abandoned: Callable[[], StoredResponse] | None = None

@@ -14,6 +14,7 @@ from gateway.core.model import Earlier, Fingerprint, Lease, Record, Status, Tomb
 from gateway.core.packing import INLINE
 from gateway.core.policy import InFlight, OnStoreOutage
 from gateway.core.problems import Problem
+from gateway.engine.accepted import AcceptedWork
 from gateway.engine.answers import Refused, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.attempts import Attempts
@@ -21,6 +22,7 @@ from gateway.engine.decided import answer_to, label_of, replay_of, told_at_once
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.intents import intent_of
+from gateway.engine.kept import keep_request
 from gateway.engine.lost import LostReplies, LostReply
 from gateway.engine.request import GuardedRequest, content_of
 from gateway.engine.response_packing import recall
@@ -42,6 +44,9 @@ class Engine:
         self._attempts = Attempts(deps.clock, deps.observer, self._ended)
         self._waiting = Waiting(deps.clock, deps.observer, deps.store.find, self._attempts.runs)
         self._lost = LostReplies(deps)
+        self.accepted: AcceptedWork | None = None
+        if deps.acceptance is not None and deps.abandoned is not None:
+            self.accepted = AcceptedWork(deps, deps.acceptance, self._attempts, deps.abandoned)
 
     async def handle(self, request: GuardedRequest) -> Reply:
         """As `answer`, for those who wait in any case."""
@@ -137,7 +142,7 @@ class Engine:
             return Gone(found)
         if search.statement is not None and found.owner == search.statement.intent.owner:  # it was repeated, and sees that it had landed
             return await self._reply_lost(request, search.statement, StoreUnavailable("authority", "timeout", may_have_landed=True))
-        decision = decide(found, await self._comparable(request, found), request.guard.policy)
+        decision = decide(found, await self._comparable(request, found), request.guard.policy, later=request.later)
         match decision:
             case Claim() if search.place is not None:  # nobody who waits runs again what an attempt has given back
                 return InProgress(found)
@@ -218,6 +223,8 @@ class Engine:
         seconds = 0.0 if guard.observes else self._deps.clock.boottime() - search.started
         if not isinstance(found, Lease):
             return self._answer(request, found, seconds)
+        if request.later and self.accepted is not None:
+            return self._accept(request, found, seconds)
         try:
             duplicate = guard.duplicates is not None and self._duplicate(request, guard.duplicates)
             attempt = Attempt(self._deps, request, found, store_seconds=seconds, duplicate=duplicate)
@@ -227,6 +234,22 @@ class Engine:
             raise
         search.executes = True
         return attempt.reply
+
+    async def _accept(self, request: GuardedRequest, lease: Lease, store_seconds: float) -> Reply:
+        """Promise to run it. Where that cannot be done, nothing was sent, and the record is taken back."""
+        assert self.accepted is not None, "asked before"
+        try:
+            kept = await keep_request(request)
+            begun = self.accepted.begin(kept, lease)
+        except BaseException as error:
+            self._lost.take_back(LostReply(lease, request.guard.retention, settled_by_stale=True, earlier=lease.earlier))
+            if not isinstance(error, OSError):
+                raise
+            self._deps.observer.background_failed("seal", error)
+            return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
+        reply = await self.accepted.promise(kept, lease, begun, request.patience)
+        reply.store_seconds = store_seconds
+        return reply
 
     async def _answer(self, request: GuardedRequest, decision: Decision, store_seconds: float) -> Reply:
         if request.guard.observes:
@@ -275,7 +298,7 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """How many attempts and background releases this process still owes an end."""
-        return self._attempts.in_flight + self._lost.pending
+        return self._attempts.in_flight + self._lost.pending + (0 if self.accepted is None else self.accepted.pending)
 
     async def drain(self, timeout: float, grace: float = 2.0) -> bool:
         """Wait for all attempts to settle. After `timeout` seconds those at an upstream end in doubt at once, so that nobody has to wait
@@ -283,7 +306,11 @@ class Engine:
 
         What was to be taken back after a lost reply is asked for once more, for `grace` at most.
         """
+        if self.accepted is not None:
+            self.accepted.stop()
         await self._attempts.quiet(timeout)
         self._attempts.stop()
         await asyncio.gather(self._attempts.quiet(grace), self._lost.drain(grace))
+        if self.accepted is not None:
+            await self.accepted.drain(grace)
         return await self._attempts.give_up()

@@ -39,7 +39,8 @@ class GuardedRequest(Protocol):
     as received, in origin-form; `fields` are the field lines without what would mislead the upstream. A `payload` that was spilled comes
     with the digest of its `parts` if it is multipart; `text` is what is known of the body as JSON. The engine sets the others: `content` is
     what the fingerprint is made of, `meaning` the fingerprint, `sealed` as in `Intent`; so are `captured` and `correlation`, which
-    `capture` sets.
+    `capture` sets. `later`: the request is answered before it is executed, unless that is done within `patience`
+    seconds.
     """
 
     request_id: str
@@ -57,6 +58,8 @@ class GuardedRequest(Protocol):
     captured: Mapping[str, str] | None
     correlation: str | None
     sealed: bytes | None
+    later: bool
+    patience: int
 
     @property
     def host(self) -> bytes:

@@ -74,13 +74,14 @@ class Acceptance(Protocol):
         """
         ...
 
-    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: bool = False) -> Sequence[Taken]:
+    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: float | None = None) -> Sequence[Taken]:
         """Take at most `limit` pending records of the route that are due: -> `in_progress` (attempt + 1), each under one of `owners`, fresh
         tokens, with a lease.
 
-        Of each principal the one that is due first, then of each the second, and so on; among equals, the longest due. It skips rows
-        that other transactions have locked. `doubtful`: accepted records in doubt instead, no dead letters, whose `doubtful_until` has
-        passed; each lease is a `reexecution`.
+        Of each principal the one that is due first, then of each the second, and so on; among equals, the longest due.
+        It skips rows that other transactions have locked. `doubtful`: accepted records in doubt instead, no dead
+        letters, of lives not older than so many seconds, whose `doubtful_until` has passed; each lease is a
+        `reexecution`.
         """
         ...
 

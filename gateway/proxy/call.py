@@ -40,7 +40,8 @@ class Call(Request):
     a `key_digest`, which is its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
     is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
-    100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation` and `sealed` are as in `GuardedRequest`.
+    100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation`, `sealed`, `later` and
+    `patience` are as in `GuardedRequest`.
     What only a `FinishedRequest` has is known after `end`.
     """
 
@@ -61,10 +62,12 @@ class Call(Request):
         "hops",
         "key",
         "key_digest",
+        "later",
         "meaning",
         "mode",
         "origin_form",
         "parts",
+        "patience",
         "payload",
         "principal",
         "reason",
@@ -147,6 +150,8 @@ class Call(Request):
         self.captured: Mapping[str, str] | None = None
         self.correlation: str | None = None
         self.sealed: bytes | None = None
+        self.later = False
+        self.patience = 0
 
     def begin(self, routing: Routing, request_id: str, now: float) -> None:
         """From here on it is handled, by this route map."""

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from gateway.core.accepted import LONGEST_WAIT, preference_of, wants_acceptance
 from gateway.core.decision import Label
 from gateway.core.key import Key
 from gateway.core.model import RecordKey
 from gateway.core.packing import INLINE
-from gateway.core.policy import FormKey
+from gateway.core.policy import Execution, FormKey
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, key_digest, scope_of
 from gateway.core.splice import JsonText
@@ -119,6 +120,8 @@ class Guard:
             return key
         assert call.scope is not None, "the caller was judged before the body"
         call.key = RecordKey(call.scope.id, key.text)
+        if guard.promise is not None:
+            _judge_preference(call, guard)
         call.key_digest = key_digest(call.routing.secret, call.scope.id, key.text)
         if guard.policy.key.notice and (seen := notice(key.text)) is not None:  # never refused
             self.observer.key_noticed(guard.route_id, seen.value, call.key_digest)
@@ -126,6 +129,14 @@ class Guard:
             form = isinstance(guard.policy.key_goes_to, FormKey)
             return Reply(Label.KEY_INVALID, Refused(Problem.KEY_INVALID, detail=_NO_ROOM[form]))
         return None
+
+
+def _judge_preference(call: Call, guard: GuardPlan) -> None:
+    """Whether the request is answered before it is executed."""
+    preference, execution = preference_of(call.fields.values(b"prefer")), guard.policy.execution
+    call.later = wants_acceptance(execution, preference)
+    if call.later and execution is Execution.PREFER:
+        call.patience = min(preference.wait or 0, LONGEST_WAIT)
 
 
 def _judge_head(call: Call, guard: GuardPlan) -> Missing | Unkeyed | Reply | None:
@@ -143,6 +154,18 @@ def _judge_head(call: Call, guard: GuardPlan) -> Missing | Unkeyed | Reply | Non
         return principal_missing(scope)
     if guard.policy.keeps_principal:
         call.principal = told_by_fields(call.fields, guard.policy)
+    call.scope = scope
+    return None
+
+
+async def identify(call: Call) -> Reply | None:
+    """Find the caller's scope, by whichever source the route names. A refusal if there is none."""
+    guard = call.guard
+    if guard.find_scope is None:
+        return await _identify(call) if guard.asks else _identify_now(call)
+    scope = guard.find_scope(call.fields)
+    if isinstance(scope, PrincipalMissing):
+        return principal_missing(scope)
     call.scope = scope
     return None
 

@@ -27,6 +27,7 @@ from gateway.proxy.call import Call
 from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, unlisted
 from gateway.proxy.guard import Admission, Guard, Missing
 from gateway.proxy.head import is_plain, judge_head
+from gateway.proxy.operations import Operations
 from gateway.proxy.passthrough import pass_through
 from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
@@ -48,7 +49,9 @@ class Webhooks(Protocol):
 
 
 class Proxy:
-    """The request handler of the proxy listener. `webhooks` None: they have a listener of their own. The next request goes by `routing`."""
+    """The request handler of the proxy listener. `webhooks` None: they have a listener of their own. `operations`
+    answers those who ask how accepted work stands. The next request goes by `routing`.
+    """
 
     make_request: RequestFactory[Call] = Call
 
@@ -63,7 +66,9 @@ class Proxy:
         problems: ProblemWriter,
         memory: Memory,
         webhooks: Webhooks | None = None,
+        operations: Operations | None = None,
     ) -> None:
+        self._operations = operations
         self.routing = routing
         self._webhooks = webhooks
         self._observer = observer
@@ -92,7 +97,7 @@ class Proxy:
         call.begin(self.routing, self._request_id(call.fields.first(b"x-request-id")), self._clock.boottime())
         found = self._look(call)
         if not isinstance(found, RoutePlan):
-            return self._finish(call, found)
+            return self._finish(call, found) if isinstance(found, Reply) else self._wait(call, found)
         coming = self._pass_unguarded(call, found) if found.guard is None else self._go_on(call, found, self._guard.admit(call))
         return self._finish(call, coming) if isinstance(coming, Reply) else self._wait(call, coming)
 
@@ -157,7 +162,7 @@ class Proxy:
 
     # ---- head
 
-    def _look(self, call: Call) -> RoutePlan | Reply:
+    def _look(self, call: Call) -> RoutePlan | Reply | Awaitable[Reply]:
         """Judge the head, and find the plan of the request's route; or the answer, if it goes no further."""
         routing, plain = call.routing, is_plain(call)
         plan = routing.plain.get((call.method, call.target, call.effective_host)) if plain else None
@@ -169,6 +174,10 @@ class Proxy:
             self._observer.request_started(call.route)
             return stopped
         host = call.effective_host if call.routing.table.by_host else b""
+        if routing.edge.operations is not None and self._operations is not None and call.origin_form.startswith(routing.edge.operations):
+            path = call.origin_form.removeprefix(routing.edge.operations)
+            if path.startswith(b"/"):
+                return self._operations.answer(call, path[1:])
         asked = preflight_of(call.method, call.fields)
         if asked is not None and (answered := self._answer_preflight(call, asked, host)) is not None:
             return answered

@@ -13,7 +13,7 @@ from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_re
 from gateway.core.dialect_template import PLACEHOLDERS
 from gateway.core.framing import says_close
 from gateway.core.model import Headers
-from gateway.core.policy import Policy
+from gateway.core.policy import Execution, Policy
 from gateway.core.problems import Problem, Retry, retry_of
 from gateway.core.proxy_status import error_of, proxy_status
 from gateway.core.status_headers import DUPLICATE, EXPIRES, MARKS, RETRY, STATUS, expires, exposed, mark
@@ -137,6 +137,8 @@ class Renderer:
             (b"Retry-After", b"%d" % answer.retry_after),
             (b"Cache-Control", b"no-store"),
         )
+        if guard.policy.execution is Execution.PREFER:
+            told += ((b"Preference-Applied", b"respond-async"), (b"Vary", b"Prefer"))
         if guard.marks:
             told = marked(told, guard.policy, guard.exposed, reply)
         body = dumps({"status": answer.status.value, "operation": at.decode()})

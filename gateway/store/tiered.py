@@ -274,7 +274,7 @@ class TieredStore:
                     return Taken()
                 return replayable(intent.key, entry, self._authority.now_us()) or Taken()
             case LeaseEntry():
-                return in_progress(intent.key, entry) if self._held.runs(entry.owner) else Taken(entry)
+                return in_progress(intent.key, entry) if self._held.runs(entry.owner) and not intent.terms.accepts else Taken(entry)
             case _:
                 assert_never(entry)
 

@@ -55,6 +55,8 @@ class StagedRequest:
     captured: Mapping[str, str] | None = None
     correlation: str | None = None
     sealed: bytes | None = None
+    later: bool = False
+    patience: int = 0
 
     def forward(self) -> Parts:
         return Parts(self.wire, self.origin_form, None)

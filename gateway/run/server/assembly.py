@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID
 
 from gateway.background.maintenance import Background
@@ -11,11 +12,14 @@ from gateway.config import Config, TlsServer, UpstreamConfig
 from gateway.core.model import RecordKey
 from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
+from gateway.core.problems import Problem
 from gateway.core.scope import key_digest
+from gateway.engine.accepted import AcceptedWork
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
+from gateway.engine.response_packing import recall
 from gateway.http.limits import ClientLimits
 from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience
@@ -25,7 +29,9 @@ from gateway.ports import Recollection, Store
 from gateway.principal import Identifier, PrincipalError
 from gateway.progress import ProgressListener
 from gateway.proxy.handler import Proxy
+from gateway.proxy.operations import Operations
 from gateway.proxy.routing import Edge, Routing, make_routing
+from gateway.run.server.accepting import guards_of, stored_refusal
 from gateway.run.server.claims import guarded, participants
 from gateway.run.server.expiry import expiries
 from gateway.run.server.finding_out import host_of, make_probes, make_sealer
@@ -134,6 +140,7 @@ class Gateway:
         self.webhooks.reconfigure(config.routes)
         routing = make_map(config, self.upstreams, prepared.identifier, self.proxy.routing)
         self.proxy.reconfigure(routing, ProblemWriter(config.problem_base))
+        self.accepted_work().serve(guards_of(routing))
         self.config = config
         if self.replays is not None:
             self.replays.clear()
@@ -160,6 +167,11 @@ class Gateway:
 
         self.retired = [task for task in self.retired if not task.done()]
         self.retired.append(asyncio.get_running_loop().create_task(close(), name="retired-upstreams"))
+
+    def accepted_work(self) -> AcceptedWork:
+        """What runs accepted work."""
+        assert self.engine.accepted is not None, "an authority keeps it"
+        return self.engine.accepted
 
     async def close(self) -> None:
         """Close everything that the process holds, stores last. A drain has come before; this cuts what a failed drain
@@ -235,6 +247,8 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         meanings=scopes,
         remembered=remembered,
         participation=authority.participation,
+        acceptance=authority.acceptance,
+        abandoned=lambda: stored_refusal(gateway.config, Problem.ABANDONED),
     )
     engine = Engine(deps, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
@@ -247,6 +261,14 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         problems=ProblemWriter(config.problem_base),
         memory=memory,
         webhooks=webhooks if config.webhook_listen is None else None,
+        operations=Operations(
+            authority.acceptance,
+            store,
+            clock,
+            observer,
+            lambda: stored_refusal(gateway.config, Problem.CANCELLED),
+            partial(recall, deps),
+        ),
     )
     gateway = Gateway(
         config=config,
@@ -288,6 +310,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         identifier=identifier,
         memory=memory,
     )
+    gateway.accepted_work().serve(guards_of(proxy.routing))
     return gateway
 
 

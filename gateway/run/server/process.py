@@ -192,6 +192,7 @@ class Process:
                 "reaper": gateway.background.run_reaper(),
                 "counter": gateway.background.run_counter(),
                 "reconciler": gateway.reconciler.run(),
+                "accepted": gateway.accepted_work().run(),
                 "memory": _tell_memory(gateway),
                 "scopes": gateway.scopes.run(),
                 **({} if gateway.tiered is None else {"deletions": gateway.tiered.keep_up()}),

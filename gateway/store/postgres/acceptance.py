@@ -63,17 +63,18 @@ class PostgresAcceptance:
         assert parked is not None, "each row of the statement has an answer"
         return parked
 
-    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: bool = False) -> Sequence[Taken]:
+    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: float | None = None) -> Sequence[Taken]:
         """As the port says."""
-        query, clock = "take_doubtful" if doubtful else "take", self._calls.clock
+        query, clock = "take" if doubtful is None else "take_doubtful", self._calls.clock
 
         async def work(lane: Lane) -> Sequence[Taken]:
             sent = clock.boottime()
-            arguments = (terms.route_id, limit, terms.lease, list(owners), terms.max_execution, terms.reconcilable)
+            arguments = [terms.route_id, limit, terms.lease, list(owners), terms.max_execution, terms.reconcilable]
+            arguments += [] if doubtful is None else [doubtful]
             rows = await lane.fetch(QUERIES[query], *arguments, clock.limits())
             for row in rows:
                 clock.read(row["now_us"], sent)
-            return [_taken(row, sent, terms, doubtful=doubtful) for row in sorted(rows, key=lambda row: row["n"])]
+            return [_taken(row, sent, terms, doubtful=doubtful is not None) for row in sorted(rows, key=lambda row: row["n"])]
 
         return await self._calls.run("take", work)
 

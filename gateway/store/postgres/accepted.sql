@@ -162,6 +162,7 @@ WITH RECURSIVE principals AS (
         WHERE r.status = 'pending' AND r.due_at <= now()
 -- only take_doubtful
         WHERE r.status = 'unknown' AND r.dead_lettered_at IS NULL AND r.evidence IS NULL AND r.request_sealed IS NOT NULL
+            AND r.created_at > now() - make_interval(secs => $7::float8)
             AND r.accepted_at IS NOT NULL AND coalesce(r.doubtful_until, r.unknown_since + r.max_execution) <= lapse_now()
 -- all
         ORDER BY a.turn, a.due_at

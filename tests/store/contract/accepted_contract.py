@@ -32,7 +32,7 @@ class AcceptedContract:
         assert await harness.store.park(lease, "no_slot", delay, promise, unstarted=True) is Parked.DONE
         return lease
 
-    async def taken(self, harness: Harness, count: int = 10, route: str = "pay", *, doubtful: bool = False) -> list[Taken]:
+    async def taken(self, harness: Harness, count: int = 10, route: str = "pay", *, doubtful: float | None = None) -> list[Taken]:
         owners = [intent().owner for _ in range(count)]
         terms = Terms(route, LEASE, MAX_EXECUTION, reconcilable=True)
         return list(await harness.acceptance.take(terms, count, owners, doubtful=doubtful))
@@ -212,9 +212,10 @@ class AcceptedContract:
         await harness.acceptance.accept(promised, PROMISE)
         for lease in (promised, free):
             await harness.store.doubt(lease, "timeout")
-        assert await self.taken(harness, doubtful=True) == []
+        assert await self.taken(harness, doubtful=3600.0) == []
         await harness.advance(LEASE + MAX_EXECUTION)
-        (taken,) = await self.taken(harness, doubtful=True)
+        assert await self.taken(harness, doubtful=LEASE) == []
+        (taken,) = await self.taken(harness, doubtful=3600.0)
         assert (taken.lease.key, taken.lease.attempt, taken.lease.earlier) == (promised.key, 2, Earlier.DOUBTED)
         assert (await found(harness.store, free.key)).status is Status.UNKNOWN
 

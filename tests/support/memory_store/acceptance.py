@@ -48,13 +48,13 @@ class MemoryAcceptance:
         self._rows[lease.key] = replace(row.accepted(now, promise).parked(now + delay), attempt=attempt, last_error_code=reason)
         return Parked.DONE
 
-    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: bool = False) -> Sequence[Taken]:
+    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: float | None = None) -> Sequence[Taken]:
         now, started = self._now(), self._boottime()
-        due = self._doubtful(terms.route_id, now) if doubtful else self._pending(terms.route_id, now)
+        due = self._pending(terms.route_id, now) if doubtful is None else self._doubtful(terms.route_id, now, doubtful)
         taken: list[Taken] = []
         for key, owner in zip(due[:limit], owners, strict=False):
             row = self._rows[key]
-            earlier = Earlier.DOUBTED if doubtful else Earlier.JUDGED if row.judged else Earlier.NOTHING
+            earlier = Earlier.DOUBTED if doubtful is not None else Earlier.JUDGED if row.judged else Earlier.NOTHING
             fresh = replace(
                 row, owner=owner, attempt=row.attempt + 1, max_execution=terms.max_execution, reconcilable=terms.reconcilable, due_at=None
             )
@@ -136,11 +136,15 @@ class MemoryAcceptance:
         ]
         return [RecordKey(scope, key) for _, _, scope, key in sorted(turns)]
 
-    def _doubtful(self, route_id: str, now: float) -> list[RecordKey]:
+    def _doubtful(self, route_id: str, now: float, max_age: float) -> list[RecordKey]:
         rows = [
             (row.reconcile_after or 0.0, key.scope_id, key.key)
             for key, row in self._rows.items()
             if row.status is Status.UNKNOWN and row.route_id == route_id and row.accepted_at is not None and row.sealed is not None
-            if not row.dead_lettered and row.evidence is None and row.over(now) and (row.reconcile_after or 0.0) <= now
+            if row.born > now - max_age
+            and not row.dead_lettered
+            and row.evidence is None
+            and row.over(now)
+            and (row.reconcile_after or 0.0) <= now
         ]
         return [RecordKey(scope, key) for _, scope, key in sorted(rows)]

@@ -1,0 +1,270 @@
+"""Accepted work of one process: it promises, runs what it has slots for, and takes what is left by others.
+
+A first request is reserved like any other. Then its operation is begun at once where there is a free slot, and the record says that it was
+accepted; or the record is parked, with nothing sent, for whoever has a slot first. Either write answers before the client is told 202; the
+client waits for it `settle_timeout` at most, since the record lasts already, and the write is repeated in the background.
+
+There is no leader. Each process looks about once a second for what is due on its accepting routes, and as soon as one of its slots is free
+where it knows of more. A statement whose reply is lost may have taken records of which this process does not know: they are given back by
+their owner tokens, for as long as it can land.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gateway.core.decision import Label
+from gateway.core.model import Lease, Status, StoredResponse
+from gateway.core.problems import Problem
+from gateway.engine.answers import Promised, Refused, Reply
+from gateway.engine.attempt import Attempt
+from gateway.engine.attempts import Attempts
+from gateway.engine.dependencies import Dependencies
+from gateway.engine.kept import KeptRequest, open_request
+from gateway.engine.promised import Commitment
+from gateway.engine.retrying import until_answered
+from gateway.plan import GuardPlan
+from gateway.ports import StoreUnavailable
+from gateway.ports.accepted import Acceptance, Parked, Promise, Taken
+from gateway.ports.reconciliation import Unsealable
+
+LOOK_EVERY = 1.0
+"""Seconds, give or take a half, between two looks for due work."""
+
+AT_ONCE = 64
+"""How many records one statement takes, at most."""
+
+ABANDON_EVERY = 2.0
+ABANDON_AT_ONCE = 200
+UNSEALABLE_AGAIN = 60.0
+"""Seconds after which a request is opened again that no key of this process opens."""
+
+NO_SLOT = "no_slot"
+UNSEALABLE = "unsealable"
+TASK = "accepted"
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Lost:
+    """Owner tokens under which records may have been taken, or may be yet."""
+
+    owners: Sequence[bytes]
+    until: float
+
+
+class AcceptedWork:
+    """One for each engine. `abandoned` makes what an operation is completed with when no try is left."""
+
+    def __init__(self, deps: Dependencies, acceptance: Acceptance, attempts: Attempts, abandoned: Callable[[], StoredResponse]) -> None:
+        self._deps = deps
+        self._acceptance = acceptance
+        self._attempts = attempts
+        self._abandoned = abandoned
+        self._guards: Sequence[GuardPlan] = ()
+        self._running: Counter[str] = Counter()
+        self._more: set[str] = set()
+        self._lost: list[_Lost] = []
+        self._writes: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._stopped = False
+        self._abandon_at = 0.0
+
+    def serve(self, guards: Sequence[GuardPlan]) -> None:
+        """From now on these are the guarded routes."""
+        self._guards = [guard for guard in guards if guard.promise is not None]
+
+    @property
+    def pending(self) -> int:
+        """How many writes are still repeated."""
+        return len(self._writes)
+
+    # ---- accept
+
+    def begin(self, kept: KeptRequest, lease: Lease) -> Attempt | None:
+        """Run the operation whose record this lease is of, where there is a free slot and nobody waits for it."""
+        guard, promise = kept.guard, kept.guard.promise
+        assert promise is not None, "the route accepts"
+        if self._stopped or guard.route_id in self._more or self._free(guard) <= 0:
+            return None
+        return self._begin(kept, lease, lease.started + promise.pending_for, 0.0)
+
+    async def promise(self, kept: KeptRequest, lease: Lease, begun: Attempt | None, patience: int) -> Reply:
+        """Have the record say that it was accepted, and tell the client; or park it, where the operation was not begun. A client that waits
+        for `patience` seconds gets the answer, if there is one by then.
+        """
+        guard, promise = kept.guard, kept.guard.promise
+        assert promise is not None, "the route accepts"
+        if begun is None:
+            return await self._park(kept, lease, promise)
+        await self._said(guard, lambda: self._acceptance.accept(lease, promise))
+        if patience and (reply := await _within(patience, begun.reply)) is not None:
+            return reply
+        return _told(kept, Status.IN_PROGRESS)
+
+    async def _park(self, kept: KeptRequest, lease: Lease, promise: Promise) -> Reply:
+        guard, store = kept.guard, self._deps.store
+        parked = await self._said(guard, lambda: store.park(lease, NO_SLOT, 0.0, promise, unstarted=True))
+        match parked:
+            case Parked.FULL:
+                self._write(lambda: store.release(lease, NO_SLOT, guard.retention))
+                return Reply(Label.TOO_MANY_PENDING, Refused(Problem.TOO_MANY_PENDING, retry_after=1))
+            case Parked.STALE | Parked.MISSING:
+                return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
+            case Parked.DONE | Parked.ALREADY | None:
+                self._more.add(guard.route_id)
+                return _told(kept, Status.PENDING)
+
+    async def _said(self, guard: GuardPlan, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """What the authority answers, asked until it does; None if that takes longer than a client waits. It is asked on then."""
+        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def write() -> None:
+            said = await until_answered(self._deps, ask)
+            if not answered.done():
+                answered.set_result(said)
+
+        self._spawn(write())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(guard.policy.settle_timeout):
+                return await answered
+        return None
+
+    def _write(self, ask: Callable[[], Awaitable[object]]) -> None:
+        async def write() -> None:
+            await until_answered(self._deps, ask)
+
+        self._spawn(write())
+
+    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._writes.add(task)
+        task.add_done_callback(self._written)
+
+    def _written(self, task: "asyncio.Task[None]") -> None:
+        self._writes.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._deps.observer.background_failed(TASK, error)
+
+    # ---- run
+
+    def _free(self, guard: GuardPlan) -> int:
+        return guard.policy.concurrency - self._running[guard.upstream_name]
+
+    def _begin(self, kept: KeptRequest, lease: Lease, until: float, waited: float) -> Attempt:
+        """Run it in a slot, which is free again when the attempt has come to its end."""
+        deps, guard = self._deps, kept.guard
+        assert guard.promise is not None, "the route accepts"
+        attempt = Attempt(deps, kept, lease, commitment=Commitment(guard.promise, until, self._abandoned))
+        self._attempts.begin(attempt, guards=True)
+        self._running[guard.upstream_name] += 1
+        attempt.reply.add_done_callback(lambda _: self._ended(guard))
+        deps.observer.work_began(guard.route_id, waited + deps.clock.boottime() - lease.started)
+        return attempt
+
+    def _ended(self, guard: GuardPlan) -> None:
+        self._running[guard.upstream_name] -= 1
+        if guard.route_id in self._more:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Look for due work for ever. A store that is away is counted by itself; anything else is reported."""
+        while True:
+            await self._pause()
+            try:
+                await self.look()
+                self._deps.observer.background_ran(TASK)
+            except StoreUnavailable:
+                continue
+            except Exception as error:  # what was promised must be run, whatever one round meets
+                self._deps.observer.background_failed(TASK, error)
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY * (0.5 + self._deps.randomness.jitter())):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def look(self) -> None:
+        """One round: what is lost is given back, what is due is begun, what is over is ended."""
+        await self._give_back()
+        for guard in self._guards:
+            await self._take(guard, None)
+            if guard.policy.repeats:
+                await self._take(guard, guard.policy.reconcile.pace.max_age)
+        now = self._deps.clock.boottime()
+        if now >= self._abandon_at:
+            self._abandon_at = now + ABANDON_EVERY
+            for ended in await self._acceptance.abandon(ABANDON_AT_ONCE, self._abandoned()):
+                self._deps.observer.abandoned(ended.route_id)
+
+    async def _take(self, guard: GuardPlan, doubtful: float | None) -> None:
+        limit = min(self._free(guard), AT_ONCE)
+        if self._stopped or limit <= 0:
+            return
+        owners = [self._deps.randomness.token() for _ in range(limit)]
+        try:
+            taken = await self._acceptance.take(guard.terms, limit, owners, doubtful=doubtful)
+        except (StoreUnavailable, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) or error.may_have_landed:
+                self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
+            raise
+        if doubtful is None:
+            (self._more.add if len(taken) == limit else self._more.discard)(guard.route_id)
+        for one in taken:
+            self._go_on(one, guard)
+
+    def _go_on(self, taken: Taken, guard: GuardPlan) -> None:
+        """Run what was taken. Nothing was sent if that goes wrong, so it waits again."""
+        deps, promise = self._deps, guard.promise
+        assert promise is not None, "the route accepts"
+        try:
+            kept = open_request(taken, guard, deps.sealer)
+            self._begin(kept, taken.lease, taken.lease.started + taken.left, taken.waited)
+        except Exception as error:
+            deps.observer.background_failed(TASK, error)
+            reason = UNSEALABLE if isinstance(error, Unsealable) else TASK
+            if taken.lease.reexecution:
+                self._write(lambda: deps.store.doubt(taken.lease, reason))
+            else:
+                self._write(lambda: deps.store.park(taken.lease, reason, UNSEALABLE_AGAIN, promise))
+
+    async def _give_back(self) -> None:
+        now = self._deps.clock.boottime()
+        for lost in list(self._lost):
+            await self._acceptance.give_back(lost.owners)
+            if now >= lost.until:
+                self._lost.remove(lost)
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """From now on nothing is taken, and what comes is parked: the process is being drained."""
+        self._stopped = True
+
+    async def drain(self, limit: float) -> bool:
+        """Repeat the last writes for so many seconds, and give back what may have been taken. Whether nothing is left."""
+        with contextlib.suppress(StoreUnavailable):
+            await self._give_back()
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=limit)
+        for task in list(self._writes):
+            task.cancel()
+        return not self._writes
+
+
+def _told(kept: KeptRequest, status: Status) -> Reply:
+    return Reply(Label.ACCEPTED, Promised(kept.key, status, 1))
+
+
+async def _within(seconds: float, reply: "asyncio.Future[Reply]") -> Reply | None:
+    """The answer, if it is final within so many seconds. Of what waits again, it is not."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            answered = await asyncio.shield(reply)
+            return None if answered.settlement == "release" else answered
+    return None
