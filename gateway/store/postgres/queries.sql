@@ -35,7 +35,7 @@
 -- does not show the tombstone.
 --
 -- `reserve_alone` is for one intent that asks for no tombstones, and inserts it: nearly every key is new, and a plan that may have to tell
--- of a record costs the server as much again. Where it inserts nothing, `reserve` says why.
+-- of a record takes the server half as long again. Where it inserts nothing, `reserve` says why.
 WITH
 -- only reserve_alone
 intent AS NOT MATERIALIZED (

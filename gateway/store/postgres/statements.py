@@ -160,7 +160,7 @@ def doubt_statement(doubts: Sequence[Doubt]) -> Sent:
 
 class Statements:
     """Batched statements; each reads its answers' clock. What nearly always happens has a statement of its own for one row, which
-    costs the server half as much; where it does nothing, the statement for any number of rows finds out why.
+    takes the server about two thirds of the time; where it does nothing, the statement for any number of rows finds out why.
     """
 
     def __init__(self, clock: DatabaseClock) -> None:
