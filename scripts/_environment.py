@@ -3,12 +3,14 @@
 Needs a Python that the package supports and nothing else. This file must stay readable for older Pythons, so that they can say so.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,15 @@ def ensure(purpose: str) -> Path:
     return python
 
 
+@contextlib.contextmanager
+def quietly_interrupted():
+    """Ctrl-C ends the program with the status that shells expect, and no traceback: its children have heard of it themselves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
 def use_supported_python() -> None:
     """Go on under a Python that the package supports: this one, or one on the PATH."""
     if OLDEST <= sys.version_info[:2] <= NEWEST:
@@ -57,15 +68,27 @@ def works(python: Path, code: str = "") -> bool:
 
 def make(python: Path, purpose: str) -> None:
     """Make `.venv` if it is not there or broken, and install into it."""
-    print(f"Installing into {VENV} (only when pyproject.toml changed)", file=sys.stderr, flush=True)
+    if not os.access(str(VENV if VENV.exists() else ROOT), os.W_OK):
+        sys.exit(f"{ROOT} cannot be written to by this user, and .venv is made there: clone the project to a folder of your own.")
+    begun = time.monotonic()
+    tell(f"Installing into {VENV}: a minute or two, and only when pyproject.toml has changed")
+    tell("  1 of 3: the environment")
     if not works(python, f"import pip, sys; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"):
         run(
             [sys.executable, "-m", "venv", "--clear", str(VENV)],
             "Cannot make a virtual environment; on Debian: apt-get install python3-venv",
         )
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", *([] if sys.stderr.isatty() else ["--quiet"])]
+    tell("  2 of 3: pip")
     run([*pip, "--upgrade", "pip>=25.1"], "Cannot install pip 25.1 or newer, which --group needs")
+    tell(f"  3 of 3: what `{purpose}` needs")
     run([*pip, *PARTS[purpose]], "Cannot install the package and what it needs")
+    tell(f"Installed in {time.monotonic() - begun:.0f} s")
+
+
+def tell(message: str) -> None:
+    """Progress, for people."""
+    print(message, file=sys.stderr, flush=True)
 
 
 def run(argv: list, complaint: str) -> None:

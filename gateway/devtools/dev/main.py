@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from gateway.config import Config, load
 from gateway.core.texts import upstream_url
 from gateway.devtools.dev.interrupts import Interrupts, interrupts
-from gateway.devtools.dev.programs import Service, check_free, end_leftovers, start_gateway, start_rides, start_sample, url_of
+from gateway.devtools.dev.programs import Service, check_free, end_leftovers, listens, start_gateway, start_rides, start_sample, url_of
 from gateway.devtools.dev.route_map import own_map, sample_map
 from gateway.devtools.dev.tour import ENV, Places, own_tour, plain_tour, sample_tour
 from gateway.devtools.embedded import EmbeddedError, NotInstalled, start_postgres, start_redis
@@ -115,6 +115,8 @@ def start(data: Path, wishes: Wishes, running: Running, told: Interrupts) -> Non
         with told.shield():
             second, rides = start_rides(data, postgres.dsn, upstream, f"http://127.0.0.1:{progress_port}")
             running.services.append(("the sample rides API", second))
+    elif not listens(upstream):
+        say(f"nothing listens on {upstream} yet: requests fail until your API is there")
     variables = {
         "GATEWAY_POSTGRES_DSN": postgres.dsn,
         "GATEWAY_REDIS_URL": redis,

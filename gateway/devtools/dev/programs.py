@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from gateway.config import Config, Listener, TcpListener, UnixListener
 from gateway.devtools.embedded.launch import LOOPBACK, Plan, launch
@@ -145,6 +146,15 @@ def accepts(listener: Listener) -> bool:
     except OSError:
         return False
     return True
+
+
+def listens(upstream: str) -> bool:
+    """Whether an upstream, `http://`, `https://` or `unix:`, can be connected to."""
+    if upstream.startswith("unix:"):
+        return accepts(UnixListener(upstream.removeprefix("unix:")))
+    url = urlsplit(upstream)
+    assert url.hostname is not None
+    return accepts(TcpListener(url.hostname, url.port or (443 if url.scheme == "https" else 80)))
 
 
 def is_ready(listener: Listener) -> bool:

@@ -35,6 +35,7 @@ def sample_tour(places: Places, name: str) -> str:
     def ride(number: int, *extra: str) -> str:
         return f'curl -i {places.gateway}/v1/rides {fields(number, *extra)} -d \'{{"rider":"{name}-rider","amount":{AMOUNT}}}\''
 
+    refund = f'curl -i {places.gateway}/v1/refunds {fields(4)} -d \'{{"charge":"ch_000001","amount":1}}\''
     left = OPENING_BALANCE - AMOUNT
     steps = [
         (f"A first request: the API runs it. 201, the balance is {left}.", [charge(1)]),
@@ -57,11 +58,14 @@ def sample_tour(places: Places, name: str) -> str:
             ["sleep 15; " + charge(3)],
         ),
         (
-            "Where nobody can be asked (refunds, here) a person decides: what waits for one, and how it came to that.",
+            "Where nobody can be asked (refunds, here) a person decides: what waits for one, how it came to that, and the verdict. "
+            "It is in the books, so a retry gets 201 from then on.",
             [
-                f'curl -i {places.gateway}/v1/refunds {fields(4, "X-Sample-Fail: drop")} -d \'{{"charge":"ch_000001","amount":1}}\'',
+                f"{refund} -H 'X-Sample-Fail: drop'",
                 command(places, "dead-letters list"),
                 command(places, f"records show --key {name}-4"),
+                command(places, f"records resolve --key {name}-4 --completed --status 201 --no-body --reason 'it is in the books'"),
+                refund,
             ],
         ),
         (

@@ -56,7 +56,7 @@ def in_background(request: Curl) -> tuple[threading.Thread, list[Answer]]:
 def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
     """Every command of the tour gets the answer that the tour names, and Ctrl-C then ends everything with 0."""
     with Dev(data_folder).ready() as dev:
-        first, same, other, slow, meanwhile, late, retry, books, found, refund, *rides, metrics = curls(dev.output)
+        first, same, other, slow, meanwhile, late, retry, books, found, refund, refunded, *rides, metrics = curls(dev.output)
         executed = first.send()
         assert (executed.status, json.loads(executed.body)["balance"]) == (201, 99_900)
         replayed = same.send()
@@ -83,10 +83,13 @@ def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
         assert found.send().headers["idempotent-replayed"] == "true"
         lost = refund.send()
         assert (lost.status, problem(lost)) == (502, "outcome-unknown")
-        listing, showing, help_ = [line.partition("(set")[2] for line in dev.output.splitlines() if "(set -a" in line]
+        listing, showing, resolving, help_ = [line.partition("(set")[2] for line in dev.output.splitlines() if "(set -a" in line]
         waiting = answer_of("(set" + listing, data_folder.parent).splitlines()[-1].split()
         assert waiting[:3] == ["dead_letter", "create-refund", f"{name}-4"]
         assert "upstream_disconnected" in answer_of("(set" + showing, data_folder.parent)
+        assert "completed" in answer_of("(set" + resolving, data_folder.parent)
+        resolved = refunded.send()
+        assert (resolved.status, resolved.headers["idempotent-replayed"]) == (201, "true")
         assert "Usage:" in answer_of("(set" + help_, data_folder.parent)
         killed, resumed, booked_rides, rider, lost_answer, told_again = rides
         doubtful = killed.send()
@@ -154,9 +157,20 @@ def test_a_second_signal_does_not_wait_for_the_drain(data_folder: Path) -> None:
         thread.join()
 
 
+def test_an_api_that_is_not_there_is_told_of(data_folder: Path) -> None:
+    """Its user learns it from the start, not from a 502; the gateway runs all the same, since the API may come."""
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with Dev(data_folder, "--upstream", nobody).ready() as dev:
+        assert f"nothing listens on {nobody} yet: requests fail until your API is there" in dev.said()
+        assert charge(dev.gateway, "early").send().status == 502
+        dev.interrupt()
+        assert dev.ends() == 0
+
+
 def test_an_api_of_the_users_own_is_guarded(data_folder: Path) -> None:
     """With --upstream a POST with a key is answered once and replayed, one without a key passes."""
     with Dev(data_folder).ready() as sample, Dev(data_folder / "own", "--upstream", sample.sample + "/").ready() as dev:
+        assert "nothing listens" not in dev.said()
         executed, replayed = charge(dev.gateway, "once").send(), charge(dev.gateway, "once").send()
         assert (executed.status, replayed.body) == (201, executed.body)
         assert account(sample.sample, "acme")["charges"] == 1
