@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never
 
 from gateway.core.decision import RETRY_AFTER_MAX
+from gateway.core.model import Status
 from gateway.core.policy import (
     BodyKey,
     FormKey,
@@ -133,11 +134,36 @@ def responses(policy: Policy, problem_base: str, described: frozenset[str]) -> d
         kind = Problem.PRINCIPAL_MISSING.value
         _add(result, kind.status, None, policy, f"{kind.title} (`{kind.slug}`). {kind.detail}")
         problems.setdefault(str(kind.status), []).append(Problem.PRINCIPAL_MISSING)
+    for problem in (Problem.ABANDONED, Problem.CANCELLED, Problem.TOO_MANY_PENDING) if policy.accepts else ():
+        kind = problem.value
+        _add(result, kind.status, None, policy, f"{kind.title} (`{kind.slug}`). {kind.detail}")
+        problems.setdefault(str(kind.status), []).append(problem)
+    if policy.has_status:
+        result["202"] = _accepted()
     for status, kinds in problems.items():
         result[status].setdefault("content", {})["application/problem+json"] = {"schema": _problem_schema(kinds, problem_base)}
     for status in described & result.keys():
         del result[status]["description"]
     return dict(sorted(result.items()))
+
+
+def _accepted() -> dict[str, Json]:
+    """The answer to a request that is run later, or is being run."""
+    text = "The operation is accepted, or under way: look for its end at `Location`, or repeat the request with the same key."
+    headers = {
+        "Location": _header("Where the operation can be looked at.", format="uri-reference"),
+        "Link": _header("The same place, as `rel=monitor`."),
+        "Retry-After": _RETRY_AFTER,
+    }
+    document: Json = {
+        "type": "object",
+        "required": ["status", "operation"],
+        "properties": {
+            "status": {"type": "string", "enum": [Status.PENDING.value, Status.IN_PROGRESS.value]},
+            "operation": {"type": "string", "format": "uri-reference"},
+        },
+    }
+    return {"description": text, "headers": headers, "content": {"application/json": {"schema": document}}}
 
 
 def _situations(policy: Policy) -> list[Situation]:
@@ -230,6 +256,7 @@ def summary(policy: Policy) -> dict[str, Json]:
         limits["pattern"] = key.pattern
     return {
         "key": {**place, "required": key.required, **limits},
+        **({"execution": policy.execution.value} if policy.accepts else {}),
         "retention": int(policy.retention) if policy.retention == int(policy.retention) else policy.retention,
         "onExpired": policy.on_expired.value,
         "inFlight": policy.in_flight.value,

@@ -28,7 +28,7 @@ CHANGES: tuple[Change, ...] = (
     Change(Status.UNKNOWN, Status.COMPLETED, "executed"),
     Change(Status.UNKNOWN, Status.FAILED_RETRYABLE, "not executed"),
     Change(Status.UNKNOWN, Status.PENDING, "not executed", accepted=True),
-    Change(Status.UNKNOWN, Status.IN_PROGRESS, "on_unknown: reexecute"),
+    Change(Status.UNKNOWN, Status.IN_PROGRESS, "reexecute, resume"),
     Change(Status.FAILED_RETRYABLE, Status.IN_PROGRESS, "claim"),
     Change(Status.FAILED_RETRYABLE, Status.COMPLETED, "its last owner's late answer"),
     Change(Status.COMPLETED, None, "expired"),
