@@ -7,6 +7,7 @@ import pytest
 from gateway.core.attempt_token import AttemptToken
 from gateway.core.model import Lease, Status
 from gateway.core.recovery_point import RecoveryPoint
+from gateway.ports import Transition
 from gateway.ports.participation import Participant
 from tests.store.contract.harness import (
     KEPT,
@@ -20,6 +21,7 @@ from tests.store.contract.harness import (
     intent,
     released,
     reserved,
+    response,
 )
 
 CHARGED = RecoveryPoint("charge_created", '{"charge":"ch_1"}')
@@ -104,6 +106,13 @@ class ParticipationContract:
         progress = await harness.participation.progress(token(anew))
         assert progress is not None
         assert (progress.attempt, progress.point) == (1, None)
+
+    async def test_another_answers_fields_are_another_answer(self, harness: Harness) -> None:
+        """Whoever completed it first, an upstream say: a settle that differs in a field alone is told that it is stale."""
+        lease = await completed(harness, response(headers=((b"X-Kept", b"1"),)))
+        same, other = response(headers=((b"X-Kept", b"1"),)), response(headers=((b"X-Kept", b"2"),))
+        assert (await harness.store.complete(lease, other, KEPT)).transition is Transition.STALE
+        assert (await harness.store.complete(lease, same, KEPT)).transition is Transition.ALREADY
 
     async def test_a_point_keeps_nothing_else_from_happening(self, harness: Harness) -> None:
         """The record completes, is released and lapses as any other."""

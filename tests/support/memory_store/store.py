@@ -88,7 +88,7 @@ class MemoryStore:
             self._rows[lease.key] = row
             return Settled(Transition.DONE, microseconds(row.expires_at))
         stored = row.response
-        if stored is not None and (stored.status, stored.body_digest) == (response.status, response.body_digest):
+        if stored is not None and _told(stored) == _told(response):
             return Settled(Transition.ALREADY, microseconds(row.expires_at))
         return Settled(Transition.STALE)
 
@@ -215,3 +215,7 @@ class MemoryStore:
 
 def _refused(row: Row | None) -> Settled:
     return Settled(Transition.MISSING if row is None else Transition.STALE)
+
+
+def _told(response: StoredResponse) -> tuple[object, ...]:
+    return response.status, response.body_digest, response.headers

@@ -4,9 +4,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gateway.core.attempt_token import AttemptToken
 from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import Answered, Counts, Doubted, Retention, Settled, StoreUnavailable, Swept, Transition
 from gateway.ports.accepted import Parked, Promise
+from gateway.ports.participation import Progress
 from tests.support.memory_store.rows import Grave, Row
 from tests.support.memory_store.store import MemoryStore
 from tests.system.simulation.wire import Wire
@@ -161,6 +163,10 @@ class UnreliableStore:
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         return await self._ask("renew", len(leases), lambda: at_once(self._authority.renew(leases)))
+
+    async def progress(self, token: AttemptToken) -> Progress | None:
+        """As `gateway.ports.participation.Participation`, of which an attempt needs no more."""
+        return await self._ask("find", token.key, lambda: at_once(self._authority.participation.progress(token)))
 
     async def sweep(self, limit: int) -> Sequence[Swept]:
         return await self._ask("sweep", limit, lambda: at_once(self._authority.sweep(limit)))

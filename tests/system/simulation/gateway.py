@@ -1,15 +1,19 @@
 """One gateway of the simulation: the real engine, keeper, background work and tiered store, on simulated wires, in one process."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.background.maintenance import Background
+from gateway.core.attempt_token import AttemptToken
+from gateway.core.recovery_point import RecoveryPoint
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.ports import Recollection, Store
+from gateway.ports.participation import Participant, Progress
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
@@ -44,6 +48,22 @@ class Rules:
     cached: type[CachedStore] = CachedStore
     upstream: type[SimulatedUpstream] = SimulatedUpstream
     randomness: type[SeededRandomness] = SeededRandomness
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What attempts ask of recovery points, over the gateway's own wire. Upstreams tell theirs elsewhere."""
+
+    authority: UnreliableStore
+
+    async def progress(self, token: AttemptToken) -> Progress | None:
+        return await self.authority.progress(token)
+
+    async def advance(self, token: AttemptToken, point: RecoveryPoint) -> Progress | None:
+        raise AssertionError("no attempt tells points")
+
+    async def register(self, participants: Sequence[Participant]) -> None:
+        raise AssertionError("the world has done so")
 
 
 class SimulatedGateway:
@@ -82,7 +102,11 @@ class SimulatedGateway:
             remembered = cached.known
         self.keeper = rules.keeper(store, clock, self.observer, self.tiered.tick if self.tiered is not None else None)
         memory = MemoryBudget(1 << 30, offload=False)
-        deps = Dependencies(store, clock, randomness, self.observer, self.keeper, memory, in_place, remembered=remembered)
+        deps = Dependencies(
+            *(store, clock, randomness, self.observer, self.keeper, memory, in_place),
+            remembered=remembered,
+            participation=Points(authority),
+        )
         self.upstream = rules.upstream(world, self.name)
         self.engine = rules.engine(deps, ForeignFingerprints(_no_policy, b""))
         background = Background(

@@ -5,7 +5,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.core.attempt_token import AttemptToken
+from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.engine.engine import Engine
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
@@ -13,6 +14,7 @@ from gateway.engine.request import GuardedRequest
 from gateway.engine.search import Found as Known
 from gateway.engine.search import Search
 from gateway.ports import Remembered, Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.ports.participation import Progress
 from gateway.store.cached import CachedStore
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
 from gateway.store.redis.facts import in_progress
@@ -23,6 +25,7 @@ from tests.system.simulation.authority import UnreliableStore, at_once
 from tests.system.simulation.environment import SeededRandomness
 from tests.system.simulation.gateway import Rules
 from tests.system.simulation.hot import SimulatedHotPath
+from tests.system.simulation.upstream import SimulatedUpstream
 
 LONG = Retention(1000.0)
 
@@ -201,6 +204,30 @@ class MixesUpReplies(SimulatedHotPath):
         return answer
 
 
+class ResumesAtOnce(UnreliableStore):
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        settled = await super().doubt(lease, reason)
+        row = self._authority._rows.get(lease.key)
+        if row is not None and row.status is Status.UNKNOWN:
+            self._authority._rows[lease.key] = replace(row, doubtful_until=0.0)
+        return settled
+
+
+class KnowsNoPoint(UnreliableStore):
+    async def progress(self, token: AttemptToken) -> Progress | None:
+        found = await super().progress(token)
+        return None if found is None else replace(found, point=None)
+
+
+class CompletesByAnyToken(SimulatedUpstream):
+    def complete(self, token: AttemptToken, headers: Headers, body: bytes) -> None:
+        rows = self._world.authority._rows
+        row = rows[token.key]
+        if row.status is Status.COMPLETED:
+            rows[token.key] = replace(row, status=Status.UNKNOWN)
+        super().complete(replace(token, owner=row.owner), headers, body)
+
+
 MUTANTS: Mapping[str, Rules] = MappingProxyType(
     {
         "releases on doubt": Rules(authority=ReleasesOnDoubt),
@@ -224,5 +251,8 @@ MUTANTS: Mapping[str, Rules] = MappingProxyType(
         "replays from memory before the commit": Rules(cached=LearnsBeforeTheCommit),
         "does not compare fingerprints in memory": Rules(cached=TellsAnyMeaningFromMemory),
         "takes one record's reply for another's": Rules(hot=MixesUpReplies),
+        "resumes before the upstream has surely finished": Rules(authority=ResumesAtOnce),
+        "lets a superseded token complete": Rules(upstream=CompletesByAnyToken),
+        "does not tell where to resume": Rules(authority=KnowsNoPoint),
     }
 )

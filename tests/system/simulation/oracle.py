@@ -12,12 +12,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gateway.core.attempt_token import AttemptToken
 from gateway.core.headers import first, to_store
 from gateway.core.model import Headers, RecordKey, Status, StoredResponse
 from gateway.core.problems import Problem
 from gateway.engine.answers import Refused
 from gateway.ports import Settled, Transition
 from tests.system.simulation.authority import at_once
+from tests.system.simulation.scenario import MAX_EXECUTION
 from tests.system.simulation.upstream import Operation
 
 if TYPE_CHECKING:
@@ -47,6 +49,10 @@ class Facts:
     meanings: set[str] = field(default_factory=set)
     recorded: set[str] = field(default_factory=set)
     answered: dict[int, bytes] = field(default_factory=dict)
+    at_work: tuple[float, Operation] | None = None
+    """The attempt that the upstream works on, where that takes part, and since when."""
+    point: str | None = None
+    """The last recovery point that was kept."""
 
 
 class Oracle:
@@ -105,6 +111,39 @@ class Oracle:
                     self._world.fail(f"{operation.key} executed twice: for {before.request_id}, then for {operation.request_id}")
             facts.executions.append((now, operation))
         return len(facts.executions)
+
+    # ---- upstreams that take part
+
+    def attempt_began(self, operation: Operation) -> None:
+        """One attempt after the other, and from where the one before has stopped."""
+        facts = self.facts[RecordKey(operation.scope, operation.key)]
+        now = self._world.loop.time()
+        if facts.at_work is not None and now < facts.at_work[0] + MAX_EXECUTION:
+            self._world.fail(f"{operation.request_id} began while the upstream still worked on {facts.at_work[1].request_id}")
+        if operation.point != facts.point:
+            self._world.fail(f"{operation.request_id} was told to resume at {operation.point}, and the last point is {facts.point}")
+        if operation.point is not None:
+            self._world.journal.count("resumed")
+        facts.at_work = now, operation
+
+    def attempt_ended(self, operation: Operation) -> None:
+        facts = self.facts[RecordKey(operation.scope, operation.key)]
+        if facts.at_work is not None and facts.at_work[1] == operation:
+            facts.at_work = None
+
+    def told_point(self, token: AttemptToken) -> None:
+        self.facts[token.key].point = "charged"
+
+    def next_number(self, operation: Operation) -> int:
+        """Of the execution that is about to be committed."""
+        return len(self.facts[RecordKey(operation.scope, operation.key)].executions) + 1
+
+    def co_committed(self, key: RecordKey) -> None:
+        """The upstream has completed the record."""
+        record = at_once(self._world.authority.find(key))
+        assert record is not None
+        assert record.response is not None
+        self.facts[key].committed.append((self._world.loop.time(), record.response))
 
     def answer_read(self, operation: Operation) -> None:
         """The last piece of the upstream's answer reaches the gateway now."""
@@ -190,7 +229,7 @@ class Oracle:
         policy = self._world.scenario.policy
         if answer.status in policy.release_on | policy.doubt_on:
             return
-        waited = self._world.loop.time() - self._read[ask.request_id]
+        waited = self._world.loop.time() - self._read.get(ask.request_id, self._world.loop.time())
         committed = any(response.body_digest == answer.digest for _, response in self.facts[ask.key].committed)
         if not committed and waited < policy.settle_timeout - EPSILON:
             self._world.fail(f"{ask.request_id} was answered {waited:.3f} s after its upstream, uncommitted")

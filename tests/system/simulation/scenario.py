@@ -3,7 +3,16 @@
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from gateway.core.policy import HeaderPrincipal, InFlight, Limits, OnExpired, OnStoreOutage, Policy
+from gateway.core.policy import (
+    HeaderPrincipal,
+    InFlight,
+    Limits,
+    OnExpired,
+    OnStoreOutage,
+    OnUnknown,
+    Participate,
+    Policy,
+)
 
 LEASE = 3.0
 REDIS_LEASE = 1.0
@@ -123,7 +132,7 @@ class Scenario:
 
 
 def draw(random: Random) -> Scenario:
-    """The scenario of a seed: in seven of ten a mix of a few kinds of trouble, else one of three plots that a mix seldom arrives at."""
+    """The scenario of a seed: in six of ten a mix of a few kinds of trouble, else one of four plots that a mix seldom arrives at."""
     return replace(_plot(random, _mixed(random)), cached=random.random() < 0.5)
 
 
@@ -135,6 +144,8 @@ def _plot(random: Random, scenario: Scenario) -> Scenario:
         return _late_answer(random, scenario)
     if plot < 0.3:
         return _unreplicated(random, scenario)
+    if plot < 0.4:
+        return _taking_part(random, scenario)
     return scenario
 
 
@@ -182,6 +193,30 @@ def _unreplicated(random: Random, scenario: Scenario) -> Scenario:
         stalls=(stall,),
         upstream=UpstreamFaults(slow=0.3),
         scripts=(*orders, _on_one_key(random, stall.ends + random.uniform(0.0, 2 * LEASE))),
+    )
+
+
+def _taking_part(random: Random, scenario: Scenario) -> Scenario:
+    """The upstream tells how far it has come and commits answers itself; attempts are lost, and retries resume them, or try to too early.
+
+    No failover: what the upstream has written it would take back, too.
+    """
+    policy = replace(
+        scenario.policy,
+        participate=Participate(progress=True, co_commit=True),
+        on_unknown=random.choice((OnUnknown.RESUME, OnUnknown.RESUME, OnUnknown.RECONCILE)),
+        stream=False,
+        limits=Limits(response_body=100_000),
+        retention=1000.0,
+        on_store_outage=OnStoreOutage.REJECT,
+    )
+    begins = (0.0, random.uniform(0.0, 2.0), *(random.uniform(3.0, 16.0) for _ in range(3)))
+    return replace(
+        scenario,
+        policy=policy,
+        upstream=UpstreamFaults(dropped=0.3, dropped_executed=0.1, late=0.3, slow=0.1, truncated=0.05, statuses=0.05),
+        probes=False,
+        scripts=tuple(_on_one_key(random, starts) for starts in begins),
     )
 
 

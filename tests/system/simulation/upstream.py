@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gateway.core.attempt_token import AttemptToken, read_token
 from gateway.core.headers import first
 from gateway.core.model import Headers
+from gateway.core.recovery_point import RecoveryPoint
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Receiver, Tunnel, UpstreamRequest
+from tests.support.memory_store.participation import Superseded
 from tests.support.responses import Body
+from tests.system.simulation.authority import at_once
 from tests.system.simulation.scenario import LEASE, MAX_EXECUTION
 
 if TYPE_CHECKING:
@@ -30,12 +34,16 @@ class Operation:
     key: str
     meaning: str
     request_id: str
+    token: AttemptToken | None = None
+    point: str | None = None
 
     @classmethod
     def of(cls, request: UpstreamRequest) -> "Operation":
         assert isinstance(request.body, bytes)
         words = [(first(request.headers, name) or b"").decode() for name in (b"x-scope", b"idempotency-key", b"x-request-id")]
-        return cls(words[0], words[1], request.body.decode(), words[2])
+        token, point = first(request.headers, b"idempotency-token"), first(request.headers, b"idempotency-recovery-point")
+        known = None if token is None else read_token(token.decode())
+        return cls(words[0], words[1], request.body.decode(), words[2], known, None if point is None else point.decode())
 
 
 class SimulatedUpstream:
@@ -83,6 +91,8 @@ class SimulatedUpstream:
     def _exchange(self, operation: Operation, kind: str) -> "Awaitable[SimulatedResponse]":
         """Let the upstream act, and give what comes of it for the gateway."""
         world = self._world
+        if operation.token is not None and kind != "raises":
+            return self.participate(operation, operation.token, kind)
         match kind:
             case "raises":
                 return _fails(self._moment(), RuntimeError("a defect in the upstream client"))
@@ -101,6 +111,58 @@ class SimulatedUpstream:
         takes = world.random.uniform(0.1, 0.95) * MAX_EXECUTION if kind == "slow" else self._moment()
         world.loop.outside(takes, self._act, operation, kind, arrived)
         return arrived
+
+    # ---- taking part
+
+    def participate(self, operation: Operation, token: AttemptToken, kind: str) -> "Awaitable[SimulatedResponse]":
+        """Tell a point, then commit: the operation, and its answer. What the attempts before have done is not done again."""
+        world, random = self._world, self._world.random
+        world.oracle.attempt_began(operation)
+        arrived: asyncio.Future[SimulatedResponse | None] = world.loop.create_future()
+        slow = kind in {"slow", "late"}
+        takes = random.uniform(0.3, 0.95) * MAX_EXECUTION if slow else random.choice((0.001, 0.02, 0.3))
+        if kind == "late" and random.random() < 0.5:
+            takes *= 4  # an upstream that breaks its own limit: the token alone keeps it from committing twice
+        world.loop.outside(takes / 2, self._tell_point, operation, token)
+        if kind == "dropped":  # it dies before its commit
+            world.loop.outside(takes, world.oracle.attempt_ended, operation)
+            return _fails(takes, InDoubt(DoubtReason.DISCONNECTED))
+        world.loop.outside(takes, self._commit, operation, token, kind, arrived)
+        if kind == "late":
+            return _fails(0.2, InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT))
+        return _comes(arrived)
+
+    def _tell_point(self, operation: Operation, token: AttemptToken) -> None:
+        """A point of the attempt that began, where the one before has told none."""
+        if operation.point is None and at_once(self._world.authority.participation.advance(token, RecoveryPoint("charged"))) is not None:
+            self._world.journal.count("point told")
+            self._world.oracle.told_point(token)
+
+    def _commit(self, operation: Operation, token: AttemptToken, kind: str, arrived: "asyncio.Future[SimulatedResponse | None]") -> None:
+        world = self._world
+        body = answer_body(operation, executed=True, number=world.oracle.next_number(operation))
+        try:
+            self.complete(token, ((b"X-Answer", operation.request_id.encode()),), body)
+        except Superseded:
+            world.journal.count("superseded")
+            world.journal.tell("upstream", "rolls {} back: it is superseded", operation.request_id)
+            kind = "dropped"
+        else:
+            world.journal.count("co-committed")
+            world.oracle.executed(operation)
+            world.oracle.co_committed(token.key)
+        world.oracle.attempt_ended(operation)
+        if arrived.done():
+            return
+        if kind in {"dropped", "dropped_executed"}:
+            arrived.set_result(None)
+        else:
+            status, told = (503, b"{}") if kind == "statuses" else (201, body)
+            arrived.set_result(SimulatedResponse(world, operation, status, told, truncated=kind == "truncated"))
+
+    def complete(self, token: AttemptToken, headers: Headers, body: bytes) -> None:
+        """Raises `Superseded`."""
+        self._world.authority.participation.complete(token, 201, headers, body)
 
     def _act(self, operation: Operation, kind: str, arrived: "asyncio.Future[SimulatedResponse]") -> None:
         """Execute and answer; the answer may find nobody."""
@@ -124,6 +186,13 @@ class SimulatedUpstream:
 
     def _moment(self) -> float:
         return self._world.random.choice((0.0, 0.001, 0.02, 0.3))
+
+
+async def _comes(arrived: "asyncio.Future[SimulatedResponse | None]") -> "SimulatedResponse":
+    response = await arrived
+    if response is None:
+        raise InDoubt(DoubtReason.DISCONNECTED)
+    return response
 
 
 async def _fails(after: float, failure: Exception) -> "SimulatedResponse":

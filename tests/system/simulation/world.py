@@ -9,6 +9,8 @@ from random import Random
 from gateway.core.decision import Label
 from gateway.core.model import Status
 from gateway.core.policy import OnStoreOutage
+from gateway.ports import Retention
+from gateway.ports.participation import Participant
 from tests.system.simulation.authority import EPOCH, ReplicatedStore, at_once
 from tests.system.simulation.clients import REQUEST, Client
 from tests.system.simulation.gateway import Rules, SimulatedGateway
@@ -22,7 +24,16 @@ from tests.system.simulation.scenario import HORIZON, LEASE, REDIS_LEASE, Outage
 SETTLING = 30.0
 """How long after the last fault everything must be over: leases, late statements, background releases, sweeps and backoffs."""
 
-FINAL = {Label.EXECUTE, Label.EXECUTE_RETRY, Label.REPLAY, Label.REPLAY_WITHOUT_BODY, Label.UNKNOWN, Label.KEY_MISUSE, Label.GONE}
+FINAL = {
+    Label.EXECUTE,
+    Label.EXECUTE_RETRY,
+    Label.REEXECUTE,
+    Label.REPLAY,
+    Label.REPLAY_WITHOUT_BODY,
+    Label.UNKNOWN,
+    Label.KEY_MISUSE,
+    Label.GONE,
+}
 """What a key may answer once all faults are over (I4)."""
 
 
@@ -33,6 +44,9 @@ class World:
         self.loop = SimulatedLoop(random)
         self.journal = Journal(self.loop.time)
         self.authority = ReplicatedStore(lambda: EPOCH + self.loop.time(), lambda: 0.0)
+        policy = scenario.policy
+        participant = Participant("charge", LEASE, Retention.of(policy), policy.limits.response_body, co_commit=True)
+        at_once(self.authority.participation.register([participant]))
         self.redis = Entries(self.loop.time)
         self.oracle = Oracle(self)
         self.healed = False
