@@ -68,7 +68,8 @@ class Acceptance(Protocol):
     """The authority's part in accepted work."""
 
     async def accept(self, lease: Lease, promise: Promise) -> Transition:
-        """The promise is made: the record of this attempt is accepted from now on. It stays `in_progress`. Only for the owner.
+        """The promise is made: the record of this attempt is accepted from now on. It stays `in_progress`, or `unknown`
+        if its attempt was quicker. Only for the owner.
 
         ALREADY if it was accepted before, by this attempt or an earlier one.
         """

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from gateway.core.decision import Label
 from gateway.core.fingerprint import make_fingerprinter
-from gateway.core.model import Intent, Record, RecordKey, Terms
+from gateway.core.model import Intent, Record, RecordKey, StoredResponse, Terms
 from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
@@ -20,9 +20,10 @@ from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.request import Client, content_of
 from gateway.ports import Randomness, StoreUnavailable, WebhookExchange
+from gateway.runtime.sealing import AesSealer
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.null_observer import NullObserver
-from tests.engine.store import TroubledStore
+from tests.engine.store import TroubledAcceptance, TroubledStore
 from tests.engine.upstream import ActingUpstream
 from tests.support.memory_store.rows import Grave
 from tests.support.memory_store.store import MemoryStore
@@ -35,6 +36,8 @@ T = TypeVar("T")
 ORDERS = 8
 KEY = RecordKey("payments:none", "key-1")
 POLICY = Policy(scope="payments", principal=(), lease=30.0, settle_timeout=2.0)
+SEALER = AesSealer((b"a key of the tests, of 32 bytes..",))
+ABANDONED = StoredResponse(408, b"Request Timeout", (), b"{}", 2, b"d" * 32)
 FORWARD = replace(POLICY, on_store_outage=OnStoreOutage.FORWARD)
 Scene = Callable[["Stage"], Coroutine[Any, Any, None]]
 
@@ -153,6 +156,7 @@ class Stage:
         self.memory = MemoryStore(loop.time, loop.time)
         self.memory_budget = MemoryBudget(64 * 1024 * 1024, offload=False)
         self.store = TroubledStore(self, self.memory)
+        self.acceptance = TroubledAcceptance(self.store, self.memory.acceptance)
         self.upstream = ActingUpstream(self, at_once=at_once)
         self.observer = NotingObserver()
         self.clock = VirtualClock(loop, offset=0.0)
@@ -175,6 +179,9 @@ class Stage:
             in_place,
             reconciliation=self.memory.reconciliation,
             participation=self.memory.participation,
+            sealer=SEALER,
+            acceptance=self.acceptance,
+            abandoned=lambda: ABANDONED,
         )
         return Engine(deps, ForeignFingerprints(self._lookup, b"")), keeper
 

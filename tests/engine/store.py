@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
-from gateway.ports import Answered, Doubted, Retention, Settled, StoreUnavailable
-from gateway.ports.accepted import Parked, Promise
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Terms, Tombstone
+from gateway.ports import Answered, Doubted, Retention, Settled, StoreUnavailable, Transition
+from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
+from tests.support.memory_store.acceptance import MemoryAcceptance
 from tests.support.memory_store.store import MemoryStore
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class TroubledStore:
         """What the next calls of `operation` meet, in order."""
         self._scripts.setdefault(operation, deque()).extend(troubles)
 
-    async def _do(self, operation: str, perform: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def carry_out(self, operation: str, perform: Callable[[], Coroutine[Any, Any, T]]) -> T:
         script = self._scripts.get(operation)
         trouble = Refuses() if self.away else script.popleft() if script else None
         match trouble:
@@ -110,34 +111,34 @@ class TroubledStore:
         return result
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        return await self._do("reserve", lambda: self._store.reserve(intent))
+        return await self.carry_out("reserve", lambda: self._store.reserve(intent))
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
-        return await self._do("claim", lambda: self._store.claim(found, intent))
+        return await self.carry_out("claim", lambda: self._store.claim(found, intent))
 
     async def lapse(self, found: Record) -> bool:
-        return await self._do("lapse", lambda: self._store.lapse(found))
+        return await self.carry_out("lapse", lambda: self._store.lapse(found))
 
     async def find(self, key: RecordKey) -> Record | None:
-        return await self._do("find", lambda: self._store.find(key))
+        return await self.carry_out("find", lambda: self._store.find(key))
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
-        return await self._do("complete", lambda: self._store.complete(lease, response, retention))
+        return await self.carry_out("complete", lambda: self._store.complete(lease, response, retention))
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
-        return await self._do("release", lambda: self._store.release(lease, reason, retention))
+        return await self.carry_out("release", lambda: self._store.release(lease, reason, retention))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
-        return await self._do("doubt", lambda: self._store.doubt(lease, reason))
+        return await self.carry_out("doubt", lambda: self._store.doubt(lease, reason))
 
     async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
-        return await self._do("park", lambda: self._store.park(lease, reason, delay, promise, unstarted=unstarted))
+        return await self.carry_out("park", lambda: self._store.park(lease, reason, delay, promise, unstarted=unstarted))
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
-        return await self._do("restore", lambda: self._store.restore(lease, intent, end))
+        return await self.carry_out("restore", lambda: self._store.restore(lease, intent, end))
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
-        return await self._do("renew", lambda: self._store.renew(leases))
+        return await self.carry_out("renew", lambda: self._store.renew(leases))
 
     def now_us(self) -> int | None:
         return self._store.now_us()
@@ -155,3 +156,29 @@ def _told(result: object) -> str:
             return f"{len(result)} renewed"
         case _:
             return str(result).lower()
+
+
+class TroubledAcceptance:
+    """The reference store's part in accepted work, with the troubles that are on order at `store`."""
+
+    def __init__(self, store: TroubledStore, acceptance: MemoryAcceptance) -> None:
+        self._store = store
+        self._acceptance = acceptance
+
+    async def accept(self, lease: Lease, promise: Promise) -> Transition:
+        return await self._store.carry_out("accept", lambda: self._acceptance.accept(lease, promise))
+
+    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: float | None = None) -> Sequence[Taken]:
+        return await self._store.carry_out("take", lambda: self._acceptance.take(terms, limit, owners, doubtful=doubtful))
+
+    async def give_back(self, owners: Sequence[bytes]) -> int:
+        return await self._store.carry_out("give_back", lambda: self._acceptance.give_back(owners))
+
+    async def abandon(self, limit: int, answer: StoredResponse) -> Sequence[Ended]:
+        return await self._store.carry_out("abandon", lambda: self._acceptance.abandon(limit, answer))
+
+    async def cancel(self, standing: Standing, answer: StoredResponse) -> Transition:
+        return await self._store.carry_out("cancel", lambda: self._acceptance.cancel(standing, answer))
+
+    async def standing(self, key: RecordKey) -> Standing | None:
+        return await self._store.carry_out("standing", lambda: self._acceptance.standing(key))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.core.model import Status
-from gateway.core.policy import InFlight, Limits, Mode, OnUnknown, Policy
+from gateway.core.policy import Execution, InFlight, Limits, Mode, OnUnknown, Policy
 from gateway.engine.answers import Passed, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
@@ -139,6 +139,9 @@ def wired(stage: Stage, wire: Wire, remembered: Recollection | None = None) -> E
             deps.offload,
             meanings=wire.around(deps.meanings),
             reconciliation=deps.reconciliation,
+            sealer=deps.sealer,
+            acceptance=wire.around(deps.acceptance),
+            abandoned=deps.abandoned,
             remembered=None if remembered is None else partial(wire.call, "known", remembered),
         ),
         ForeignFingerprints(stage._lookup, b""),
@@ -184,6 +187,11 @@ async def under_way(stage: Stage) -> None:
     await stage.clock.sleep(0.5)
 
 
+async def slot_taken(stage: Stage) -> None:
+    """Nothing is in the way but the slots of a process that is going away."""
+
+
+ASYNC = replace(POLICY, execution=Execution.ASYNC)
 AGAIN = replace(POLICY, on_unknown=OnUnknown.REEXECUTE)
 CASES = {
     "a new key": Case(POLICY, nothing),
@@ -198,6 +206,9 @@ CASES = {
     "a stream": Case(replace(POLICY, stream=True), nothing, Part(pieces=(b"a", b"b", b"c"))),
     "a large answer": Case(replace(POLICY, limits=Limits(response_body=1000)), nothing, Part(pieces=(b"x" * 1000, b"y"))),
     "a re-execution": Case(AGAIN, in_doubt),
+    "one that is accepted": Case(ASYNC, nothing),
+    "one that is accepted and refused": Case(ASYNC, nothing, Part(status=429)),
+    "one that is accepted and waits": Case(replace(ASYNC, concurrency=1), slot_taken),
 }
 
 
@@ -207,6 +218,9 @@ async def play(stage: Stage, case: Case, wire: Wire) -> None:
     engine = wired(stage, wire, await recollection(stage) if case.remembered else None)
     request = stage.request(policy=case.policy)
     request.guard = replace(request.guard, upstream=WiredUpstream(wire, stage))
+    request.later = case.policy.accepts
+    if case.prepare is slot_taken and engine.accepted is not None:
+        engine.accepted.stop()
     stage.upstream.plays(case.part)
     await answered(engine, request)
     async with asyncio.timeout(3600):

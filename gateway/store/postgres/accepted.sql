@@ -81,7 +81,7 @@ WITH settle AS MATERIALIZED (
     JOIN settle s ON s.owner = h.settler
     WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
         AND h.settler NOT IN (SELECT settler FROM crowded)
-        AND CASE WHEN s.parks THEN h.may_park ELSE h.mine AND h.status = 'in_progress' AND NOT h.accepted END
+        AND CASE WHEN s.parks THEN h.may_park ELSE h.mine AND h.status IN ('in_progress', 'unknown') AND NOT h.accepted END
     RETURNING h.settler
 )
 SELECT

@@ -81,6 +81,14 @@ class AcceptedContract:
         assert (await harness.store.complete(lease, response(), KEPT)).transition is Transition.DONE
         assert await harness.acceptance.accept(replace(lease, key=intent().key), PROMISE) is Transition.MISSING
 
+    async def test_a_doubt_that_was_quicker_is_accepted_all_the_same(self, harness: Harness) -> None:
+        """Else a verdict *not executed* would free the key, and what was promised would not be run."""
+        lease = await reserved(harness.store, sealed())
+        await harness.store.doubt(lease, "disconnected")
+        assert await harness.acceptance.accept(lease, PROMISE) is Transition.DONE
+        record = await found(harness.store, lease.key)
+        assert (record.status, record.accepted) == (Status.UNKNOWN, True)
+
     async def test_what_is_due_is_taken_once(self, harness: Harness) -> None:
         """With a new owner, a lease and all that is needed to run it; what is not due yet, or another route's, stays."""
         wanted = sealed()

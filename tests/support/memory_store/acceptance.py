@@ -24,7 +24,7 @@ class MemoryAcceptance:
         row = self._rows.get(lease.key)
         if row is None:
             return Transition.MISSING
-        if row.owner != lease.owner or row.status is not Status.IN_PROGRESS:
+        if row.owner != lease.owner or row.status not in {Status.IN_PROGRESS, Status.UNKNOWN}:
             return Transition.ALREADY if row.owner == lease.owner and row.accepted_at is not None else Transition.STALE
         if row.accepted_at is not None:
             return Transition.ALREADY

@@ -179,7 +179,7 @@ def _request(state: State, request: int, rules: Rules) -> Iterator[Step]:
         accepted = row is not None and row.accepted
         if accepted or not rules.tells_after_accept:
             yield f"{request} is told 202", _told(state, request, "202")
-        if mine and row is not None and row.status == "in_progress" and not row.accepted:
+        if mine and row is not None and row.status in {"in_progress", "unknown"} and not row.accepted:
             yield f"{request} accepts", state._replace(row=row._replace(accepted=True))
         elif row is not None and not accepted:
             yield f"{request} is told what there is", _told(state, request, "else")
