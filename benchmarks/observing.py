@@ -16,6 +16,7 @@ from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.policy import HeaderPrincipal, Policy, Route
 from gateway.core.scope import Scope
+from gateway.core.trace_context import Trace
 from gateway.observe import MetricsObserver
 from gateway.observe.accesslog import access_line
 
@@ -46,6 +47,10 @@ class Exchange(NamedTuple):
     client_address: str | None = None
     scope: Scope | None = None
     fields: Fields = Fields(())
+    started: float = 0.0
+    upstream_started: float | None = None
+    original: str | None = None
+    trace: Trace | None = None
 
 
 def exchanges() -> list[Exchange]:

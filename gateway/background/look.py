@@ -31,6 +31,9 @@ BACKOFF_MAX = 2.0
 SCHEDULED, RESOLVED, FAILED, DEAD_LETTERED = "scheduled", "resolved", "failed", "dead_lettered"
 STALE_VERDICT = "verdict"
 
+Looked = Callable[[str, str, str, float], None]
+"""Told of each look: the route, the request whose attempt it was about, the verdict, and how long it took."""
+
 Find = Callable[[RecordKey], Awaitable[Record | None]]
 
 
@@ -44,6 +47,7 @@ class LookTools:
     randomness: Randomness
     observer: Observer
     sealer: Sealer | None
+    looked: Looked | None = None
 
 
 class Look:
@@ -62,7 +66,10 @@ class Look:
     async def run(self) -> bool | None:
         """Look, and write down what came of it. Returns whether the upstream answered; None if it was not asked."""
         self._tools.observer.reconciled(self._route.id, SCHEDULED)
+        begun = self._tools.clock.boottime()
         finding = await self._find_out()
+        if self._tools.looked is not None:
+            self._tools.looked(self._route.id, self._doubt.request_id, finding.verdict.value, self._tools.clock.boottime() - begun)
         await self._carry_out(self._next(finding), finding)
         return finding.answered
 

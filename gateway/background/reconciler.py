@@ -17,7 +17,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from gateway.background.look import DEAD_LETTERED, Find, Look, LookTools
+from gateway.background.look import DEAD_LETTERED, Find, Look, Looked, LookTools
 from gateway.background.probe import Way
 from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Pace, Resend
@@ -79,8 +79,9 @@ class Reconciler:
         connected_since: Callable[[], float | None],
         find: Find,
         hosts: Callable[[str], bytes],
+        looked: Looked | None = None,
     ) -> None:
-        self._tools = LookTools(reconciliation, find, clock, randomness, observer, sealer)
+        self._tools = LookTools(reconciliation, find, clock, randomness, observer, sealer, looked)
         self._upstreams = upstreams
         self._routes = routes
         self._connected_since = connected_since

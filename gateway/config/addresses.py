@@ -21,6 +21,7 @@ _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,253}")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _DNS_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
+_COLLECTOR = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+/[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]*")
 _URI_BASE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]*")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
@@ -192,6 +193,13 @@ def admin_token(text: str) -> str | None:
     if text and not _VISIBLE.fullmatch(text):
         raise ValueError("holds characters that an Authorization header cannot carry; use visible ASCII")
     return text or None
+
+
+def collector(text: str) -> str:
+    """Where spans are sent."""
+    if not _COLLECTOR.fullmatch(text):
+        raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces")
+    return text
 
 
 def problem_base(text: str) -> str:

@@ -298,6 +298,16 @@ class ProgressSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """Spans for OpenTelemetry. `sample_percent` is of traces that begin here; a client's own decision counts."""
+
+    endpoint: Annotated[
+        str, Text("an http:// or https:// URL", addresses.collector), "Where a collector takes OTLP over HTTP, with its path."
+    ]
+    sample_percent: Annotated[int, Whole(0, 100), "How many in a hundred requests without a trace of their client are traced."] = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteMap:
     """The routes, and what fills in what they leave out."""
 
@@ -367,6 +377,7 @@ class Config:
     ] = "/.idempotency/operations"
     access_log: Annotated[bool, "One JSON line for each request."] = True
     access_log_user_agent: Annotated[bool, "With what the client calls itself (User-Agent)."] = False
+    tracing: Annotated[TracingSettings | None, "Spans for OpenTelemetry; needs the `otel` extra."] = None
     drain: Annotated[DrainSettings, "How a process stops."] = field(default_factory=DrainSettings)
     upstreams: Annotated[Mapping[str, UpstreamConfig], MapOf(NAME, UpstreamConfig), "The APIs behind the gateway, by name."]
     routes: Annotated[tuple[Route, ...], Inline(RouteMap)]

@@ -115,3 +115,4 @@ class Reply:
     upstream_status: int | None = None
     expires_at_us: int | None = None
     duplicate: bool = False
+    upstream_started: float | None = None

@@ -429,5 +429,6 @@ class Attempt:
                 self._upstream_status,
                 self._settling.expires_at_us,
                 self._duplicate,
+                self._started or None,
             )
         )

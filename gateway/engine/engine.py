@@ -72,6 +72,7 @@ class Engine:
             if preparation is None and deps.remembered is not None:
                 found = deps.remembered(request.key, request.meaning, started)
             if found is not None and (reply := told_at_once(found, request)) is not None:
+                request.original = found.record.request_id
                 request.close()
                 reply.store_seconds = deps.clock.boottime() - started
                 return reply
@@ -138,6 +139,7 @@ class Engine:
     async def _judge(self, request: GuardedRequest, found: Record | Tombstone, search: Search) -> Found:
         """Carry out what the core decides about what is there. None: reserve again."""
         search.seen = True
+        request.original = None if isinstance(found, Tombstone) else found.request_id
         if isinstance(found, Tombstone):
             return Gone(found)
         if search.statement is not None and found.owner == search.statement.intent.owner:  # it was repeated, and sees that it had landed

@@ -33,6 +33,7 @@ class KeptRequest:
         "meaning",
         "method",
         "origin_form",
+        "original",
         "parts",
         "patience",
         "payload",
@@ -66,6 +67,7 @@ class KeptRequest:
         self.payload: bytes | Body = packed.body
         self.parts: bytes | None = None
         self.text: JsonText | None = None
+        self.original: str | None = None
         self.content: Content | None = None
         self.meaning = meaning
         self.captured = captured

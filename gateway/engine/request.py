@@ -38,9 +38,9 @@ class GuardedRequest(Protocol):
     `guard` is the plan of its route, `key` where its record is, `key_digest` the key as logs show it. `origin_form` is the request target
     as received, in origin-form; `fields` are the field lines without what would mislead the upstream. A `payload` that was spilled comes
     with the digest of its `parts` if it is multipart; `text` is what is known of the body as JSON. The engine sets the others: `content` is
-    what the fingerprint is made of, `meaning` the fingerprint, `sealed` as in `Intent`; so are `captured` and `correlation`, which
-    `capture` sets. `later`: the request is answered before it is executed, unless that is done within `patience`
-    seconds.
+    what the fingerprint is made of, `meaning` the fingerprint, `sealed` as in `Intent`, `original` the request whose record was found; so
+    are `captured` and `correlation`, which `capture` sets. `later`: the request is answered before it is executed, unless that is done
+    within `patience` seconds.
     """
 
     request_id: str
@@ -60,6 +60,7 @@ class GuardedRequest(Protocol):
     sealed: bytes | None
     later: bool
     patience: int
+    original: str | None
 
     @property
     def host(self) -> bytes:

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
 import orjson
 
+from gateway.core.trace_context import TRACE_PARENT
 from gateway.observe.sink import CHUNK, open_sink
 from gateway.observe.timestamp import epoch_seconds, rfc3339
 from gateway.ports import FinishedRequest, WebhookExchange
@@ -17,8 +17,6 @@ from gateway.ports import FinishedRequest, WebhookExchange
 BUFFER_BYTES = 4 * 1024 * 1024
 _RETRY_SECONDS = 0.02
 _LONGEST_TEXT = 256
-_TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|\Z)")
-"""W3C Trace Context section 3.2: a later version may have more behind."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +27,8 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
     `pattern` is the path that its route takes. Of the head the line has the trace, and what the client calls itself (`user_agent`).
     """
     upstream_seconds, scope, parent = request.upstream_seconds, request.scope, request.fields.first(b"traceparent")
-    trace = None if parent is None else _TRACE_PARENT.match(parent)
+    told = None if parent is None else TRACE_PARENT.match(parent)
+    trace_id = request.trace.trace_id if request.trace is not None else None if told is None else told[1].decode()
     fields = {
         "ts": rfc3339(epoch_seconds()),
         "level": "info",
@@ -54,7 +53,7 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
         "client": request.client_address,
         "path_pattern": pattern,
         "scope_id": None if scope is None else scope.id,
-        "trace_id": None if trace is None else trace[1].decode(),
+        "trace_id": trace_id,
     }
     if user_agent:
         agent = request.fields.first(b"user-agent")
@@ -76,6 +75,7 @@ def webhook_line(event: WebhookExchange) -> bytes:
         "request_bytes": event.request_bytes,
         "client_gone": event.sender_gone,
         "client": event.client,
+        "request_id": event.request_id,
     }
     return _line(fields)
 

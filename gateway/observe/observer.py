@@ -4,7 +4,7 @@ import logging
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway import __version__
 from gateway.core.model import Status
@@ -16,6 +16,7 @@ from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
 from gateway.observe.series import RouteSeries, StoreSeries
 from gateway.observe.timestamp import epoch_seconds
+from gateway.observe.tracing import Tracer
 from gateway.ports import Counts, FinishedRequest, RouteDoubt, RoutePending, StoreUnavailable, Swept, WebhookExchange
 
 FAILURE_LOG_SECONDS = 10.0
@@ -33,11 +34,14 @@ class MetricsObserver:
     One at most for each process when workers share their metrics.
     """
 
-    def __init__(self, routes: Sequence[Route], *, access_log_fd: int | None = 1, user_agent: bool = False) -> None:
+    def __init__(
+        self, routes: Sequence[Route], *, access_log_fd: int | None = 1, user_agent: bool = False, tracer: Tracer | None = None
+    ) -> None:
         self._families = families = Families()
         self._registry = new_registry(families)
         self._access_log = None if access_log_fd is None else AccessLog(access_log_fd, families.log_lines_dropped.inc)
         self._user_agent = user_agent
+        self._tracer = tracer
         self._stores = StoreSeries(families)
         _ = self._stores.durations["postgres", "reserve"]  # an alert compares it
         self._targets: dict[str, frozenset[str]] = {}
@@ -76,6 +80,8 @@ class MetricsObserver:
         """Write the last access lines, waiting at most a second for their reader."""
         if self._access_log is not None:
             self._access_log.close()
+        if self._tracer is not None:
+            self._tracer.close()
 
     def _series(self, route_id: str) -> RouteSeries:
         found = self._routes.get(route_id)
@@ -99,6 +105,20 @@ class MetricsObserver:
         durations.sum += seconds
         if self._access_log is not None:
             self._access_log.append(access_line(request, series.pattern, user_agent=self._user_agent))
+        if self._tracer is not None and request.trace is not None and request.trace.sampled:
+            self._trace(self._tracer.request, request, request.trace, series.pattern)
+
+    def _trace(self, tell: Callable[..., None], *about: object) -> None:
+        """A span that cannot be made costs what it is about nothing."""
+        try:
+            tell(*about)
+        except Exception as error:
+            self.background_failed("trace", error)
+
+    def looked(self, route: str, request_id: str, verdict: str, seconds: float) -> None:
+        """The upstream was asked what the attempt of this request did."""
+        if self._tracer is not None:
+            self._trace(self._tracer.look, route, request_id, verdict, seconds)
 
     def malformed_request(self) -> None:
         """A client sent what is no well-formed HTTP, and was refused before it had a route."""
@@ -230,6 +250,8 @@ class MetricsObserver:
         self._routes.get(event.route, self._other).webhook_event[event.result].inc()
         if self._access_log is not None:
             self._access_log.append(webhook_line(event))
+        if self._tracer is not None:
+            self._trace(self._tracer.webhook, event)
 
     def record_lost(self, route: str, request_id: str) -> None:
         self._families.lost_records.inc()

@@ -67,6 +67,7 @@ TASKS = (
     "wait",
     "progress",
     "accepted",
+    "trace",
 )
 ROUNDS = ("sweep", "reap", "count", "reconcile")
 """Those of `TASKS` that go round for ever, whatever else happens."""

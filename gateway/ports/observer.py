@@ -6,6 +6,7 @@ from typing import Protocol
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.scope import Scope
+from gateway.core.trace_context import Trace
 from gateway.ports.store import Counts, Swept
 from gateway.ports.upstream import WebhookExchange
 
@@ -17,7 +18,8 @@ class FinishedRequest(Protocol):
 
     `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`).
     `client_address` is the nearest address that is no trusted proxy. `settlement` and `reason` are None if no attempt
-    ran, or while the gateway still settles it. No key, credential or body is told of; of the head's `fields` only the
+    ran, or while the gateway still settles it. `started` and `upstream_started` are instants of CLOCK_BOOTTIME, `original`
+    is the request whose record was found. No key, credential or body is told of; of the head's `fields` only the
     trace, and what the client calls itself.
     """
 
@@ -61,6 +63,14 @@ class FinishedRequest(Protocol):
     def scope(self) -> Scope | None: ...
     @property
     def fields(self) -> Fields: ...
+    @property
+    def started(self) -> float: ...
+    @property
+    def upstream_started(self) -> float | None: ...
+    @property
+    def original(self) -> str | None: ...
+    @property
+    def trace(self) -> Trace | None: ...
 
 
 class StoreObserver(Protocol):

@@ -36,7 +36,8 @@ class WebhookExchange:
     """One request to a webhook's endpoint. `result` is a word of `gateway.observe.sets.WEBHOOK_RESULTS`; `client` is
     the connection's peer.
 
-    `sender_gone`: the sender had left before the answer.
+    `sender_gone`: the sender had left before the answer. `request_id` is that of the attempt that the event was about,
+    if it fits one.
     """
 
     route: str
@@ -47,6 +48,7 @@ class WebhookExchange:
     request_bytes: int
     client: str | None
     sender_gone: bool = False
+    request_id: str | None = None
 
 
 @dataclass(slots=True)  # not frozen: one for every request, and that would cost twice as much; nobody changes it

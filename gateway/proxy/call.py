@@ -18,6 +18,7 @@ from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.routes import split_target
 from gateway.core.scope import Scope, derived_key
 from gateway.core.splice import JsonText
+from gateway.core.trace_context import Trace, carry
 from gateway.engine.answers import Reply
 from gateway.engine.request import Client, Held
 from gateway.http.body import Pace, expect_continue
@@ -40,8 +41,8 @@ class Call(Request):
     a `key_digest`, which is its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
     is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
-    100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation`, `sealed`, `later` and
-    `patience` are as in `GuardedRequest`.
+    100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation`, `sealed`, `original`, `later` and
+    `patience` are as in `GuardedRequest`. `trace` is there if requests are traced.
     What only a `FinishedRequest` has is known after `end`.
     """
 
@@ -66,6 +67,7 @@ class Call(Request):
         "meaning",
         "mode",
         "origin_form",
+        "original",
         "parts",
         "patience",
         "payload",
@@ -85,8 +87,10 @@ class Call(Request):
         "store_seconds",
         "text",
         "total_seconds",
+        "trace",
         "unlisted",
         "upstream_seconds",
+        "upstream_started",
         "upstream_status",
         "waited_for",
     )
@@ -104,6 +108,7 @@ class Call(Request):
     total_seconds: float
     store_seconds: float
     upstream_seconds: float | None
+    upstream_started: float | None
     upstream_status: int | None
     settlement: str | None
     reason: str | None
@@ -152,6 +157,8 @@ class Call(Request):
         self.sealed: bytes | None = None
         self.later = False
         self.patience = 0
+        self.original: str | None = None
+        self.trace: Trace | None = None
 
     def begin(self, routing: Routing, request_id: str, now: float) -> None:
         """From here on it is handled, by this route map."""
@@ -224,6 +231,7 @@ class Call(Request):
         self.total_seconds = seconds
         self.store_seconds = reply.store_seconds
         self.upstream_seconds = reply.upstream_seconds
+        self.upstream_started = reply.upstream_started
         self.upstream_status = reply.upstream_status
         self.settlement = reply.settlement
         self.reason = reply.reason
@@ -261,6 +269,8 @@ class Call(Request):
         headers = to_upstream(self.fields.lines, self.hop(), guard.kept, hops=self.hops)
         if guard.uncoded:
             headers = uncoded(headers)
+        if self.trace is not None:
+            headers = carry(headers, self.trace)
         body = self.payload if guard.changes_body and isinstance(self.payload, bytes) else None
         parts = Parts(headers, self.origin_form, body, self.text)
         return parts if guard.carry_key is None else guard.carry_key(parts, self.key)

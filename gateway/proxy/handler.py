@@ -13,6 +13,7 @@ from gateway.core.model import Headers
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
+from gateway.core.trace_context import carry
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
 from gateway.http.body import ClientGone, ClientSilent
@@ -95,6 +96,8 @@ class Proxy:
         if self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
             return self._webhooks.handle(call, route)
         call.begin(self.routing, self._request_id(call.fields.first(b"x-request-id")), self._clock.boottime())
+        if (tracing := call.routing.edge.tracing) is not None:
+            call.trace = tracing.begin(call.fields.first(b"traceparent"), call.request_id, self._randomness.token())
         found = self._look(call)
         if not isinstance(found, RoutePlan):
             return self._finish(call, found) if isinstance(found, Reply) else self._wait(call, found)
@@ -265,6 +268,8 @@ class Proxy:
     async def _pass(self, call: Call, plan: RoutePlan) -> Reply:
         kept, policy = (frozenset[bytes](), None) if plan.guard is None else (plan.guard.kept, plan.guard.policy)
         wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=call.hops), policy)
+        if call.trace is not None:
+            wire = carry(wire, call.trace)
         try:
             if may_mislead(call, plan) and (refused := await judge_body(call, plan, self._memory)) is not None:
                 return refused

@@ -47,7 +47,8 @@ async def pass_through(call: Call, plan: RoutePlan, wire_headers: Headers, clock
         observer.background_failed("attempt", error)
         reason = DoubtReason.GATEWAY_ERROR.value
         answer = failed(reason)
-    return Reply(Label.BYPASS, answer, reason=reason, upstream_seconds=clock.boottime() - started, upstream_status=status)
+    seconds = clock.boottime() - started
+    return Reply(Label.BYPASS, answer, reason=reason, upstream_seconds=seconds, upstream_status=status, upstream_started=started)
 
 
 def _no_fence() -> bool:

@@ -12,6 +12,7 @@ from gateway.core.headers import Forwarding
 from gateway.core.memo import Memo
 from gateway.core.policy import QueryKey, Route
 from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
+from gateway.core.trace_context import Sampling
 from gateway.http.response import PATIENT, Patience
 from gateway.plan import RoutePlan, make_plans
 from gateway.ports import Upstream
@@ -29,7 +30,8 @@ PLAIN_MAX = 1024
 @dataclass(frozen=True, slots=True)
 class Edge:
     """How this gateway behaves toward clients and names itself. Durations are seconds, rates bytes a second. `cors` is of answers that no
-    route is behind. `operations` is where clients look for their operations; None if no route tells them to.
+    route is behind. `operations` is where clients look for their operations; None if no route tells them to. Without `tracing` requests
+    are not traced.
     """
 
     name: bytes = b"idempotency-gateway"
@@ -41,6 +43,7 @@ class Edge:
     half_closed_patience: Patience = PATIENT
     cors: Cors | None = None
     operations: bytes | None = None
+    tracing: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)

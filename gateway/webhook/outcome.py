@@ -44,7 +44,7 @@ class Outcome:
     the usual one.
 
     `detail` is for people at the sender; it reveals nothing about any record. `unread`: the gateway did not read the
-    body to its end.
+    body to its end. `request_id` is that of the attempt that the event was about.
     """
 
     result: str
@@ -52,6 +52,7 @@ class Outcome:
     status: int | None = None
     unread: bool = False
     challenge: bytes | None = None
+    request_id: str | None = None
 
 
 FORGED = Outcome("bad_signature", "The signature is missing, or none of the secrets of this endpoint made it.", challenge=b"Signature")

@@ -125,7 +125,9 @@ class WebhookReceiver:
         seconds, size = self._clock.boottime() - started, request.body.received
         peer = request.connection.address
         status = CLIENT_GONE if gone else response.status
-        self._observer.webhook_event(WebhookExchange(route.id, outcome.result, request.method, status, seconds, size, peer, gone))
+        self._observer.webhook_event(
+            WebhookExchange(route.id, outcome.result, request.method, status, seconds, size, peer, gone, outcome.request_id)
+        )
 
     async def _outcome(self, request: Request, route: Route) -> Outcome:
         policy = route.policy
@@ -199,7 +201,7 @@ class WebhookReceiver:
         step = webhook_step(judged.verdict, subject, heard.policy.reconcile.pace)
         if isinstance(step, Ignore):
             await self._ignore(heard, subject, judged, step)
-            return Outcome(step.result)
+            return Outcome(step.result, request_id=subject.request_id)
         transition, result = await self._carry_out(step, heard, subject, judged)
         if transition not in (Transition.DONE, Transition.ALREADY):
             return None
@@ -211,7 +213,7 @@ class WebhookReceiver:
             judged.verdict,
             _digest(heard.event),
         )
-        return Outcome(result)
+        return Outcome(result, request_id=subject.request_id)
 
     async def _carry_out(
         self, step: Conclude | Attach | Free | Again, heard: _Heard, subject: Subject, judged: Judged

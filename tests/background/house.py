@@ -179,6 +179,7 @@ class House:
     since: float | None = 0.0
     reconcilers: list[Reconciler] = field(default_factory=list)
     clients: list[HttpUpstream] = field(default_factory=list)
+    looked: list[tuple[str, str, str, float]] = field(default_factory=list)
 
     def client(self, port: int | None = None, *, connections: int = 64) -> HttpUpstream:
         url = f"http://127.0.0.1:{port or self.server.port}"
@@ -202,6 +203,7 @@ class House:
             connected_since=lambda: self.since,
             find=over.find,
             hosts=lambda _: b"bank.test",
+            looked=lambda *told: self.looked.append(told),
         )
         self.reconcilers.append(made)
         return made

@@ -46,6 +46,7 @@ async def test_executed_and_then_dropped(house: House) -> None:
     assert dict(record.response.headers) == {b"X-Source": b"lookup", b"Content-Type": b"application/json"}
     assert house.bank.executions == {lease.key.key: 1}
     assert house.observer.steps == ["scheduled", "resolved"]
+    assert [told[:3] for told in house.looked] == [(ROUTE, record.request_id, "executed")]
 
 
 async def test_dropped_before_executing(house: House) -> None:

@@ -43,6 +43,7 @@ _KEY = ".routes.idempotency.key"
 NEEDS_MORE = {
     ".tls",
     ".progress",
+    ".tracing",
     ".routes.host",
     ".routes.cors",
     ".admin.tls",

@@ -78,6 +78,7 @@ def test_a_webhook_request_has_a_line_too() -> None:
         "request_bytes": 17,
         "client_gone": False,
         "client": "192.0.2.1",
+        "request_id": None,
     }
 
 

@@ -57,6 +57,7 @@ class StagedRequest:
     sealed: bytes | None = None
     later: bool = False
     patience: int = 0
+    original: str | None = None
 
     def forward(self) -> Parts:
         return Parts(self.wire, self.origin_form, None)

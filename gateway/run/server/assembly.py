@@ -14,6 +14,7 @@ from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
 from gateway.core.problems import Problem
 from gateway.core.scope import key_digest
+from gateway.core.trace_context import Sampling
 from gateway.engine.accepted import AcceptedWork
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
@@ -24,6 +25,7 @@ from gateway.http.limits import ClientLimits
 from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience
 from gateway.observe.observer import MetricsObserver
+from gateway.observe.tracing import Tracer
 from gateway.operate.operations import Operator
 from gateway.ports import Recollection, Store
 from gateway.principal import Identifier, PrincipalError
@@ -62,6 +64,7 @@ _RESTART = (
     "encryption_keys",
     "access_log",
     "access_log_user_agent",
+    "tracing",
     "memory",
 )
 """Settings that a running process cannot change."""
@@ -210,10 +213,12 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     """Build all parts. Nothing is connected yet, nothing runs. Must be called inside the running event loop.
     `accept_clock`: as `DatabaseClock`.
 
-    Raises `TlsError`, `PrincipalError` and `MissingSealing`.
+    Raises `TlsError`, `PrincipalError`, `MissingSealing` and `MissingTracing`.
     """
     clock, randomness = SystemClock(), SystemRandomness()
-    observer = MetricsObserver(config.routes, access_log_fd=1 if config.access_log else None, user_agent=config.access_log_user_agent)
+    tracer = None if config.tracing is None else Tracer(config.tracing.endpoint, config.name)
+    log_to = 1 if config.access_log else None
+    observer = MetricsObserver(config.routes, access_log_fd=log_to, user_agent=config.access_log_user_agent, tracer=tracer)
     authority = make_authority(config, observer, clock_horizon=lambda: clock_horizon(gateway.config), accept_clock=accept_clock)
     registry = authority.registry
     scopes = Scopes(registry, clock, randomness, observer)
@@ -299,6 +304,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
             randomness,
             observer,
             sealer=sealer,
+            looked=None if tracer is None else observer.looked,
             routes=lambda: gateway.config.routes,
             connected_since=lambda: authority.connected_since,
             find=authority.find,
@@ -368,6 +374,7 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
         replace(patience, silence=client.half_close_timeout),
         config.cors,
         config.operations_path.encode() if any(policy.has_status for policy in guarded(config)) else None,
+        None if config.tracing is None else Sampling(config.tracing.sample_percent / 100),
     )
     forwards = frozenset(name for name, upstream in config.upstreams.items() if upstream.forwards_overrides)
     secret = config.digest_secret or b""

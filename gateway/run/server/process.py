@@ -23,6 +23,7 @@ import uvloop
 from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
 from gateway.http.connection import Handler
 from gateway.observe import logs
+from gateway.observe.tracing import MissingTracing
 from gateway.operate.admin import AdminPorts, make_admin, start_admin
 from gateway.principal import PrincipalError
 from gateway.proxy.routing import trusted
@@ -128,7 +129,7 @@ class Process:
         try:
             gateway = assemble(self.config, accept_clock=accept_clock)
             self._contexts = Contexts.of(self.config, private_admin=self._worker is not None)
-        except (TlsError, PrincipalError, MissingSealing) as error:
+        except (TlsError, PrincipalError, MissingSealing, MissingTracing) as error:
             _log.error("%s", error)
             return EXIT_CONFIG
         reloading = Reloading(gateway, self._contexts, self._adopted)
