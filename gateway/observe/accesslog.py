@@ -54,6 +54,7 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
         "path_pattern": pattern,
         "scope_id": None if scope is None else scope.id,
         "trace_id": trace_id,
+        "original_request_id": request.original,
     }
     if user_agent:
         agent = request.fields.first(b"user-agent")

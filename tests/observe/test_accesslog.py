@@ -122,6 +122,7 @@ def test_a_line_has_every_field() -> None:
         "path_pattern": None,
         "scope_id": None,
         "trace_id": None,
+        "original_request_id": None,
     }
 
 
