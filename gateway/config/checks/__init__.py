@@ -13,6 +13,7 @@ from gateway.config.checks.participation import check_participation, warn_of_par
 from gateway.config.checks.policy import check_policy, warn_of_policies
 from gateway.config.checks.recovery import check_recovery, warn_of_recovery
 from gateway.config.checks.routes import check_routes, warn_of_routes
+from gateway.config.checks.tracing import check_tracing
 from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
 from gateway.config.checks.webhooks import check_webhooks, warn_of_webhooks
 from gateway.config.mistakes import Place
@@ -36,6 +37,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_recovery(root, routes)
     yield from check_webhooks(root, routes)
     yield from check_participation(root, routes)
+    yield from check_tracing(root)
 
 
 def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
