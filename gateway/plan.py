@@ -266,6 +266,7 @@ def _terms(route_id: str, policy: Policy) -> Terms:
         policy.mode is Mode.OBSERVE,
         policy.repeats,
         policy.accepts,
+        policy.takes_part and policy.participate.co_commit,
     )
 
 

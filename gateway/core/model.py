@@ -186,7 +186,8 @@ class Terms:
     tombstone of the key instead of making a new record. `observed`: the route's mode is `observe`, the attempt is not
     guarded, and its record blocks no other request unless it completes. `reexecute`: a claim may also take an `unknown`
     record that is no dead letter and whose `reconcile_after` has passed. `accepts`: whether a record is accepted matters
-    to the caller, so that only the authority can answer for one that is under way.
+    to the caller, so that only the authority can answer for one that is under way. `co_commits`: the
+    upstream may hold the record locked, and whoever waits for that shall hold up nobody else.
     """
 
     route_id: str
@@ -197,6 +198,7 @@ class Terms:
     observed: bool = False
     reexecute: bool = False
     accepts: bool = False
+    co_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

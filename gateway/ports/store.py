@@ -232,9 +232,10 @@ class Store(Protocol):
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         """-> `completed`, only for the owner of the attempt, from any other state.
 
-        `completed` is immutable: ALREADY if this very owner completed it before with this very answer, fields included
-        (a repeated statement), STALE otherwise; neither changes the retention of the first. `expires_at` is now +
-        `retention.seconds`. The store keeps a response that it cannot hold without its body, and does not refuse it.
+        `completed` is immutable: ALREADY if this very owner completed it before (a repeated statement), or a verdict or
+        the upstream did with this very answer, fields included; STALE otherwise; neither changes the retention of the
+        first. `expires_at` is now + `retention.seconds`. The store keeps a response that it cannot hold without its
+        body, and does not refuse it.
         """
         ...
 

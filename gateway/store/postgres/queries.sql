@@ -380,7 +380,8 @@ settle AS MATERIALIZED (
         r.owner = s.owner AS mine,
         r.status,
         r.expires_at,
-        r.response_status_code = s.status_code AND r.response_body_digest = s.body_digest AND r.response_headers = s.headers AS same_answer
+        r.response_status_code = s.status_code AND r.response_body_digest = s.body_digest
+            AND (r.completed_by IS NULL OR r.response_headers = s.headers) AS same_answer
     FROM settle s
     JOIN gateway_records r ON r.scope_id = s.scope_id AND r.idempotency_key = s.idempotency_key
     ORDER BY r.scope_id, r.idempotency_key

@@ -15,6 +15,7 @@ The driver puts an answer together from its pieces, so each counts about twice w
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 from uuid import UUID
@@ -99,6 +100,25 @@ def _wallclock() -> float:
     return time.time()  # noqa: TID251 - to compare with the database's, which is a wall clock, too
 
 
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Where calls travel together."""
+
+    reserves: Batcher[Intent, Reserved]
+    completes: Batcher[Ending[Completion], Settled]
+    releases: Batcher[Ending[Release], Settled]
+    doubts: Batcher[Doubt, Settled]
+
+    @classmethod
+    def of(cls, lanes: Lanes, statements: Statements, observer: StoreObserver, width: int) -> "Batches":
+        return cls(
+            Batcher("reserve", lanes, statements.reserve, observer, width=width),
+            Batcher("complete", lanes, statements.complete, observer, width=width, smaller=smaller),
+            Batcher("release", lanes, statements.release, observer, width=width),
+            Batcher("doubt", lanes, statements.doubt, observer, width=width),
+        )
+
+
 class PostgresStore:
     """Records in the database at `dsn`, over at most `pool_size` connections, opened when needed. Belongs to one event loop.
 
@@ -162,12 +182,10 @@ class PostgresStore:
         self.acceptance = PostgresAcceptance(self._calls, self._lanes)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
         statements = Statements(self._clock)
-        self._reserves: Batcher[Intent, Reserved] = Batcher("reserve", self._lanes, statements.reserve, self._observer, width=WIDTH)
-        self._completes: Batcher[Ending[Completion], Settled] = Batcher(
-            "complete", self._lanes, statements.complete, self._observer, width=WIDTH, smaller=smaller
-        )
-        self._releases: Batcher[Ending[Release], Settled] = Batcher("release", self._lanes, statements.release, self._observer, width=WIDTH)
-        self._doubts: Batcher[Doubt, Settled] = Batcher("doubt", self._lanes, statements.doubt, self._observer, width=WIDTH)
+        self._batches = Batches.of(self._lanes, statements, self._observer, WIDTH)
+        # Upstreams that commit answers may hold their records locked: who waits for that holds up nobody else, and one
+        # connection for each kind of statement.
+        self._apart = Batches.of(self._lanes, statements, self._observer, 1)
 
     @property
     def connected_since(self) -> float | None:
@@ -179,7 +197,8 @@ class PostgresStore:
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         deadline = self._calls.deadline()
-        found = await self._reserves.submit(intent.owner, intent, intent_size(intent), deadline)
+        batches = self._apart if intent.terms.co_commits else self._batches
+        found = await batches.reserves.submit(intent.owner, intent, intent_size(intent), deadline)
         if isinstance(found, Lease | Record | Tombstone):
             return found
         try:
@@ -192,6 +211,7 @@ class PostgresStore:
         """Read the record whose body was left out, take over the observed one, or repeat the statement that a race left without an
         answer (it inserted nothing).
         """
+        batches = self._apart if intent.terms.co_commits else self._batches
         for _ in range(ROUNDS - 1):
             match found:
                 case InTheWay(record):
@@ -204,7 +224,7 @@ class PostgresStore:
                     assert_never(found)
             if settled is not None:
                 return settled
-            answer = await self._reserves.submit(intent.owner, intent, intent_size(intent), deadline)
+            answer = await batches.reserves.submit(intent.owner, intent, intent_size(intent), deadline)
             if isinstance(answer, Lease | Record | Tombstone):
                 return answer
             found = answer
@@ -239,16 +259,19 @@ class PostgresStore:
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         row = completion(lease, response)
         size = len(row.headers) + (0 if row.body is None else len(row.body))
-        return _settled(await self._completes.submit(lease.owner, Ending(row, retention), size, self._calls.deadline()))
+        batches = self._apart if lease.intent is not None and lease.intent.terms.co_commits else self._batches
+        return _settled(await batches.completes.submit(lease.owner, Ending(row, retention), size, self._calls.deadline()))
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         key = lease.key
         row = Release(key.scope_id, key.key, lease.owner, reason)
-        return _settled(await self._releases.submit(lease.owner, Ending(row, retention), 0, self._calls.deadline()))
+        batches = self._apart if lease.intent is not None and lease.intent.terms.co_commits else self._batches
+        return _settled(await batches.releases.submit(lease.owner, Ending(row, retention), 0, self._calls.deadline()))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
         item = Doubt(lease.key.scope_id, lease.key.key, lease.owner, reason)
-        return _settled(await self._doubts.submit(lease.owner, item, 0, self._calls.deadline()))
+        batches = self._apart if lease.intent is not None and lease.intent.terms.co_commits else self._batches
+        return _settled(await batches.doubts.submit(lease.owner, item, 0, self._calls.deadline()))
 
     async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
         return await self.acceptance.park(lease, reason, delay, promise, unstarted=unstarted)

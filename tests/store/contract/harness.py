@@ -209,12 +209,13 @@ def intent(
     correlation: str | None = None,
     sealed: bytes | None = None,
     reexecute: bool = False,
+    co_commits: bool = False,
 ) -> Intent:
     return Intent(
         key=key or fresh_key(),
         fingerprint=meaning or fingerprint(),
         owner=owner or secrets.token_bytes(16),
-        terms=Terms(route_id, lease, max_execution, reconcilable, gone_for, observed, reexecute),
+        terms=Terms(route_id, lease, max_execution, reconcilable, gone_for, observed, reexecute, co_commits=co_commits),
         request_id=request_id,
         method="POST",
         target=target,

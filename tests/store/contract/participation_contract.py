@@ -1,6 +1,7 @@
 """The part of the contract that says how far attempts come, as their upstreams tell."""
 
 import secrets
+from dataclasses import replace
 
 import pytest
 
@@ -21,8 +22,8 @@ from tests.store.contract.harness import (
     intent,
     released,
     reserved,
-    response,
 )
+from tests.store.contract.resolving import FOUND_ANSWER, complete_executed, fence
 
 CHARGED = RecoveryPoint("charge_created", '{"charge":"ch_1"}')
 MAILED = RecoveryPoint("mailed")
@@ -108,11 +109,12 @@ class ParticipationContract:
         assert (progress.attempt, progress.point) == (1, None)
 
     async def test_another_answers_fields_are_another_answer(self, harness: Harness) -> None:
-        """Whoever completed it first, an upstream say: a settle that differs in a field alone is told that it is stale."""
-        lease = await completed(harness, response(headers=((b"X-Kept", b"1"),)))
-        same, other = response(headers=((b"X-Kept", b"1"),)), response(headers=((b"X-Kept", b"2"),))
+        """Where somebody else completed the record, a settle that differs in a field alone is told that it is stale."""
+        lease = await doubted(harness)
+        assert await complete_executed(harness, await fence(harness, lease.key)) is Transition.DONE
+        other = replace(FOUND_ANSWER, headers=((b"X-Other", b"1"),))
         assert (await harness.store.complete(lease, other, KEPT)).transition is Transition.STALE
-        assert (await harness.store.complete(lease, same, KEPT)).transition is Transition.ALREADY
+        assert (await harness.store.complete(lease, FOUND_ANSWER, KEPT)).transition is Transition.ALREADY
 
     async def test_a_point_keeps_nothing_else_from_happening(self, harness: Harness) -> None:
         """The record completes, is released and lapses as any other."""

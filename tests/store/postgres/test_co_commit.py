@@ -1,5 +1,6 @@
 """The functions by which an upstream completes records in its own transactions."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from gateway.store.migrate import MigrationError
 from gateway.store.postgres import PostgresStore
 from tests.store.contract.harness import KEPT, LEASE, MAX_EXECUTION, RETENTION, age_records, found, intent, remembered, reserved, response
 from tests.store.postgres.conftest import MakeStore
+from tests.store.postgres.watch import until_waiting
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -298,3 +300,24 @@ async def test_points_told_both_ways(store: PostgresStore, upstream: "Connection
     progress = await store.participation.progress(one)
     assert progress is not None
     assert progress.point == RecoveryPoint("second")
+
+
+async def test_a_transaction_that_takes_its_time_holds_up_nobody_else(
+    store: PostgresStore, upstream: "Connection", connection: "Connection"
+) -> None:
+    """A retry of its key, and a settle, wait until it commits; records of other routes do not, however many there are."""
+    lease = await reserved(store, intent(co_commits=True))
+    transaction = upstream.transaction()
+    await transaction.start()
+    await complete(upstream, lease)
+    retries = [asyncio.create_task(store.reserve(intent(lease.key, co_commits=True))) for _ in range(3)]
+    doubt = asyncio.create_task(store.doubt(lease, "upstream_timeout"))
+    await until_waiting(connection, 2)
+    others = await asyncio.gather(*(reserved(store, intent(route_id="other")) for _ in range(20)))
+    settled = await asyncio.gather(*(store.complete(other, response(), KEPT) for other in others))
+    assert {one.transition for one in settled} == {Transition.DONE}
+    assert not any(task.done() for task in (*retries, doubt))
+    await transaction.commit()
+    assert all(isinstance(one, Record) for one in await asyncio.gather(*retries))
+    assert (await doubt).transition is Transition.STALE
+    assert (await answer_of(store, lease)).status is Status.COMPLETED

@@ -50,6 +50,7 @@ class Row:
     judged: bool = False
     response: StoredResponse | None = None
     recovery_point: RecoveryPoint | None = None
+    by_owner: bool = False
     retention: Retention | None = None
     accepted_at: float | None = None
     pending_until: float | None = None
