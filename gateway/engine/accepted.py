@@ -117,6 +117,8 @@ class AcceptedWork:
                 return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=1))
             case Parked.DONE | Parked.ALREADY | None:
                 self._more.add(guard.route_id)
+                if self._free(guard) > 0:  # the last slot was freed meanwhile: nobody else wakes the look
+                    self._wake.set()
                 return _told(kept, Status.PENDING)
 
     async def _said(self, guard: GuardPlan, ask: Callable[[], Awaitable[T]]) -> T | None:
