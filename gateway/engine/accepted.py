@@ -237,10 +237,10 @@ class AcceptedWork:
 
     async def _give_back(self) -> None:
         now = self._deps.clock.boottime()
-        for lost in list(self._lost):
+        for lost in self._lost:
             await self._acceptance.give_back(lost.owners)
-            if now >= lost.until:
-                self._lost.remove(lost)
+            if now >= lost.until:  # a drain may ask at the same time
+                self._lost = [one for one in self._lost if one is not lost]
 
     # ---- the end
 

@@ -266,3 +266,15 @@ async def test_what_cannot_be_opened_waits(stage: Stage) -> None:
     assert record.due_in > 30
     assert [task for task, _ in stage.observer.failures] == ["accepted"]
     assert stage.upstream.sent == []
+
+
+@scene
+async def test_a_drain_and_a_look_may_give_back_at_once(stage: Stage) -> None:
+    """Simulation seed 19733: both came to the end of the same search, and the drain ended with an error."""
+    work = work_of(stage)
+    stage.store.script("take", Lands(None))
+    await asyncio.wait({stage.loop.create_task(work.look())})
+    await stage.clock.sleep(100.0)
+    looking = stage.loop.create_task(work.look())
+    assert await stage.engine.drain(1.0)
+    await looking

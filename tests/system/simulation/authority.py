@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.core.attempt_token import AttemptToken
-from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.model import Intent, Lease, Record, RecordKey, StoredResponse, Terms, Tombstone
 from gateway.ports import Answered, Counts, Doubted, Retention, Settled, StoreUnavailable, Swept, Transition
-from gateway.ports.accepted import Parked, Promise
+from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
 from gateway.ports.participation import Progress
 from tests.support.memory_store.rows import Grave, Row
 from tests.support.memory_store.store import MemoryStore
@@ -75,11 +75,11 @@ class UnreliableStore:
         self._world = world
         self._authority: ReplicatedStore = world.authority
         self._wire = wire
-        self._boottime = boottime
+        self.boottime = boottime
         self._known: tuple[int, float] | None = None
 
-    async def _ask(self, name: str, subject: object, perform: Callable[[], T]) -> T:
-        sent = self._boottime()
+    async def ask(self, name: str, subject: object, perform: Callable[[], T]) -> T:
+        sent = self.boottime()
 
         read: list[int | None] = []
 
@@ -96,16 +96,16 @@ class UnreliableStore:
         if self._known is None:
             return None
         now_us, sent = self._known
-        return now_us + int((self._boottime() - sent) * 1e6)
+        return now_us + int((self.boottime() - sent) * 1e6)
 
     def connected_since(self) -> float | None:
         since = self._wire.connected_since()
-        return None if since is None else self._boottime() - (self._world.loop.time() - since)
+        return None if since is None else self.boottime() - (self._world.loop.time() - since)
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
-        started = self._boottime()
+        started = self.boottime()
         wanted = _reconcilable(intent)
-        found = await self._ask("reserve", intent.key, lambda: self._reserve(wanted))
+        found = await self.ask("reserve", intent.key, lambda: self._reserve(wanted))
         return replace(found, started=started) if isinstance(found, Lease) else found
 
     def _reserve(self, intent: Intent) -> Lease | Record | Tombstone:
@@ -115,9 +115,9 @@ class UnreliableStore:
         return found
 
     async def claim(self, found: Record, intent: Intent) -> Lease | None:
-        started = self._boottime()
+        started = self.boottime()
         wanted = _reconcilable(intent)
-        lease = await self._ask("claim", found.key, lambda: self._claim(found, wanted))
+        lease = await self.ask("claim", found.key, lambda: self._claim(found, wanted))
         return None if lease is None else replace(lease, started=started)
 
     def _claim(self, found: Record, intent: Intent) -> Lease | None:
@@ -127,13 +127,13 @@ class UnreliableStore:
         return lease
 
     async def lapse(self, found: Record) -> bool:
-        return await self._ask("lapse", found.key, lambda: at_once(self._authority.lapse(found)))
+        return await self.ask("lapse", found.key, lambda: at_once(self._authority.lapse(found)))
 
     async def find(self, key: RecordKey) -> Record | None:
-        return await self._ask("find", key, lambda: at_once(self._authority.find(key)))
+        return await self.ask("find", key, lambda: at_once(self._authority.find(key)))
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
-        return await self._ask("complete", lease.key, lambda: self._complete(lease, response, retention))
+        return await self.ask("complete", lease.key, lambda: self._complete(lease, response, retention))
 
     def _complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         settled = at_once(self._authority.complete(lease, response, retention))
@@ -141,19 +141,19 @@ class UnreliableStore:
         return settled
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
-        return await self._ask("release", lease.key, lambda: self._release(lease, reason, retention))
+        return await self.ask("release", lease.key, lambda: self._release(lease, reason, retention))
 
     def _release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
         return at_once(self._authority.release(lease, reason, retention))
 
     async def doubt(self, lease: Lease, reason: str) -> Settled:
-        return await self._ask("doubt", lease.key, lambda: at_once(self._authority.doubt(lease, reason)))
+        return await self.ask("doubt", lease.key, lambda: at_once(self._authority.doubt(lease, reason)))
 
     async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
-        return await self._ask("park", lease.key, lambda: at_once(self._authority.park(lease, reason, delay, promise, unstarted=unstarted)))
+        return await self.ask("park", lease.key, lambda: at_once(self._authority.park(lease, reason, delay, promise, unstarted=unstarted)))
 
     async def restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
-        return await self._ask("restore", lease.key, lambda: self._restore(lease, _reconcilable(intent), end))
+        return await self.ask("restore", lease.key, lambda: self._restore(lease, _reconcilable(intent), end))
 
     def _restore(self, lease: Lease, intent: Intent, end: Answered | Doubted) -> Settled:
         settled = at_once(self._authority.restore(lease, intent, end))
@@ -162,26 +162,65 @@ class UnreliableStore:
         return settled
 
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
-        return await self._ask("renew", len(leases), lambda: at_once(self._authority.renew(leases)))
+        return await self.ask("renew", len(leases), lambda: at_once(self._authority.renew(leases)))
 
     async def progress(self, token: AttemptToken) -> Progress | None:
         """As `gateway.ports.participation.Participation`, of which an attempt needs no more."""
-        return await self._ask("find", token.key, lambda: at_once(self._authority.participation.progress(token)))
+        return await self.ask("find", token.key, lambda: at_once(self._authority.participation.progress(token)))
 
     async def sweep(self, limit: int) -> Sequence[Swept]:
-        return await self._ask("sweep", limit, lambda: at_once(self._authority.sweep(limit)))
+        return await self.ask("sweep", limit, lambda: at_once(self._authority.sweep(limit)))
 
     async def reap(self, limit: int) -> int:
-        return await self._ask("reap", limit, lambda: at_once(self._authority.reap(limit)))
+        return await self.ask("reap", limit, lambda: at_once(self._authority.reap(limit)))
 
     async def purge(self, limit: int) -> int:
-        return await self._ask("purge", limit, lambda: at_once(self._authority.purge(limit)))
+        return await self.ask("purge", limit, lambda: at_once(self._authority.purge(limit)))
 
     async def watch_clock(self) -> None:
-        await self._ask("clock", None, lambda: at_once(self._authority.watch_clock()))
+        await self.ask("clock", None, lambda: at_once(self._authority.watch_clock()))
 
     async def counts(self) -> Counts:
         raise StoreUnavailable("authority", "not_ready", may_have_landed=False)
+
+
+class UnreliableAcceptance:
+    """`gateway.ports.accepted.Acceptance` over the same wire."""
+
+    def __init__(self, world: "World", store: UnreliableStore) -> None:
+        self._world = world
+        self._store = store
+        self._authority = world.authority.acceptance
+
+    async def accept(self, lease: Lease, promise: Promise) -> Transition:
+        return await self._store.ask("accept", lease.key, lambda: at_once(self._authority.accept(lease, promise)))
+
+    async def take(self, terms: Terms, limit: int, owners: Sequence[bytes], *, doubtful: float | None = None) -> Sequence[Taken]:
+        started = self._store.boottime()
+        taken = await self._store.ask("take", limit, lambda: self._take(terms, limit, owners, doubtful))
+        return [replace(one, lease=replace(one.lease, started=started)) for one in taken]
+
+    def _take(self, terms: Terms, limit: int, owners: Sequence[bytes], doubtful: float | None) -> Sequence[Taken]:
+        reconcilable = replace(terms, reconcilable=True)
+        return at_once(self._authority.take(reconcilable, limit, owners, doubtful=doubtful))
+
+    async def give_back(self, owners: Sequence[bytes]) -> int:
+        return await self._store.ask("give_back", len(owners), lambda: at_once(self._authority.give_back(owners)))
+
+    async def abandon(self, limit: int, answer: StoredResponse) -> Sequence[Ended]:
+        return await self._store.ask("abandon", limit, lambda: self._abandon(limit, answer))
+
+    def _abandon(self, limit: int, answer: StoredResponse) -> Sequence[Ended]:
+        ended = at_once(self._authority.abandon(limit, answer))
+        for one in ended:
+            self._world.oracle.abandoned(one.request_id, answer)
+        return ended
+
+    async def cancel(self, standing: Standing, answer: StoredResponse) -> Transition:
+        raise AssertionError("no client cancels")
+
+    async def standing(self, key: RecordKey) -> Standing | None:
+        raise AssertionError("no client looks")
 
 
 def _reconcilable(intent: Intent) -> Intent:

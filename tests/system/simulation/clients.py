@@ -60,10 +60,18 @@ class Answer:
     body: bytes = b""
     replayed: bool = False
     digest: bytes = field(default=b"")
+    promised: bool = False
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether accepted work was given up: nothing of it was ever sent."""
+        return self.status == 408 and self.body == b"{}"
 
     def __str__(self) -> str:
         if self.refused is not None:
             return f"{self.refused.final_status} {self.refused.problem.value.slug}"
+        if self.promised or self.abandoned:
+            return "202" if self.promised else "408 abandoned"
         told = json.loads(self.body)
         return f"{self.status}{' replayed' if self.replayed else ''} of {told['request']} (execution {told['number']})"
 
@@ -91,7 +99,9 @@ async def serve(world: "World", engine: Engine, request: GuardedRequest) -> Answ
             world.journal.count("relayed")
             body = b"".join(pieces)
             return Answer(reply.label, None, status, headers, body, digest=hashlib.sha256(body).digest())
-        case Passed() | Replayed() | Switched() | Promised():
+        case Promised():
+            return Answer(reply.label, promised=True)
+        case Passed() | Replayed() | Switched():
             raise AssertionError("no answer of the simulation is large, or switches protocols")
         case _:
             assert_never(reply.answer)

@@ -1,12 +1,14 @@
 """One gateway of the simulation: the real engine, keeper, background work and tiered store, on simulated wires, in one process."""
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.background.maintenance import Background
 from gateway.core.attempt_token import AttemptToken
+from gateway.core.model import StoredResponse
 from gateway.core.recovery_point import RecoveryPoint
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
@@ -14,12 +16,13 @@ from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.leases import LeaseKeeper
 from gateway.ports import Recollection, Store
 from gateway.ports.participation import Participant, Progress
+from gateway.runtime.sealing import AesSealer
 from gateway.runtime.spool import MemoryBudget
 from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
 from gateway.store.tiered import TieredStore
 from tests.support.requests import plan_of
-from tests.system.simulation.authority import UnreliableStore
+from tests.system.simulation.authority import UnreliableAcceptance, UnreliableStore
 from tests.system.simulation.clients import Answer, Ask, ConnectionLost, serve
 from tests.system.simulation.environment import CountingObserver, SeededRandomness, VirtualClock, in_place
 from tests.system.simulation.hot import SimulatedHotPath
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from tests.system.simulation.world import World
 
 AUTHORITY_TIMEOUT = 0.5
+SEALER = AesSealer((b"a key of the simulation, 32 bytes",))
+ABANDONED = StoredResponse(408, b"Request Timeout", ((b"X-Answer", b"rebuilt"),), b"{}", 2, hashlib.sha256(b"{}").digest())
 REPLAYED_FOR = 3.0
 REDIS_TIMEOUT = 0.1
 
@@ -43,6 +48,7 @@ class Rules:
     engine: type[Engine] = Engine
     keeper: type[LeaseKeeper] = LeaseKeeper
     authority: type[UnreliableStore] = UnreliableStore
+    acceptance: type[UnreliableAcceptance] = UnreliableAcceptance
     tiered: type[TieredStore] = TieredStore
     hot: type[SimulatedHotPath] = SimulatedHotPath
     cached: type[CachedStore] = CachedStore
@@ -106,6 +112,9 @@ class SimulatedGateway:
             *(store, clock, randomness, self.observer, self.keeper, memory, in_place),
             remembered=remembered,
             participation=Points(authority),
+            sealer=SEALER,
+            acceptance=rules.acceptance(world, authority),
+            abandoned=lambda: ABANDONED,
         )
         self.upstream = rules.upstream(world, self.name)
         self.engine = rules.engine(deps, ForeignFingerprints(_no_policy, b""))
@@ -117,7 +126,12 @@ class SimulatedGateway:
             connected_since=lambda: authority.connected_since() if world.sweeps else None,
             longest_lease=lambda: LEASE,
         )
-        self.running = [self.process.spawn(work) for work in (self.keeper.run(), background.run_sweeper(), background.run_reaper())]
+        running = [self.keeper.run(), background.run_sweeper(), background.run_reaper()]
+        if world.scenario.policy.accepts:
+            assert self.engine.accepted is not None
+            self.engine.accepted.serve([plan_of(world.scenario.policy, self.upstream)])
+            running.append(self.engine.accepted.run())
+        self.running = [self.process.spawn(work) for work in running]
 
     # ---- requests
 
@@ -127,6 +141,7 @@ class SimulatedGateway:
             self._world.loop.outside(0.001, _lose, heard)
             return None
         request = ask.guarded(plan_of(self._world.scenario.policy, self.upstream))
+        request.later = request.guard.policy.accepts
         task = self.process.spawn(serve(self._world, self.engine, request))
         self._listeners[heard] = None
         task.add_done_callback(lambda done: self._answer(done, heard), context=OUTSIDE)

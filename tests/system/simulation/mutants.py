@@ -6,7 +6,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 from gateway.core.attempt_token import AttemptToken
-from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.core.model import Fingerprint, Headers, Intent, Lease, Record, RecordKey, Status, StoredResponse, Terms, Tombstone
 from gateway.engine.engine import Engine
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.lost import LostReply
@@ -14,6 +14,8 @@ from gateway.engine.request import GuardedRequest
 from gateway.engine.search import Found as Known
 from gateway.engine.search import Search
 from gateway.ports import Remembered, Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.ports.accepted import Ended, Parked, Promise
+from gateway.ports.accepted import Taken as TakenWork
 from gateway.ports.participation import Progress
 from gateway.store.cached import CachedStore
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
@@ -21,7 +23,7 @@ from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
 from gateway.store.replay_cache import Answer
 from gateway.store.tiered import Taken, TieredStore
-from tests.system.simulation.authority import UnreliableStore, at_once
+from tests.system.simulation.authority import UnreliableAcceptance, UnreliableStore, at_once
 from tests.system.simulation.environment import SeededRandomness
 from tests.system.simulation.gateway import Rules
 from tests.system.simulation.hot import SimulatedHotPath
@@ -228,6 +230,37 @@ class CompletesByAnyToken(SimulatedUpstream):
         super().complete(replace(token, owner=row.owner), headers, body)
 
 
+class TakesWhatIsTaken(UnreliableAcceptance):
+    def _take(self, terms: Terms, limit: int, owners: Sequence[bytes], doubtful: float | None) -> Sequence[TakenWork]:
+        rows = self._world.authority._rows
+        before = dict(rows)
+        taken = super()._take(terms, limit, owners, doubtful)
+        for one in taken:  # whoever looks next takes it as well
+            rows[one.lease.key] = before[one.lease.key]
+        return taken
+
+
+class ParksWhatWasSent(UnreliableStore):
+    async def doubt(self, lease: Lease, reason: str) -> Settled:
+        parked = await self.park(lease, reason, 0.1, Promise(15.0, LONG, 100, 100))
+        return Settled(Transition(parked.value))
+
+
+class AbandonsWhatIsTaken(UnreliableAcceptance):
+    def _abandon(self, limit: int, answer: StoredResponse) -> Sequence[Ended]:
+        rows = self._world.authority._rows
+        for key, row in list(rows.items()):
+            if row.status is Status.IN_PROGRESS and row.accepted_at is not None:
+                rows[key] = row.parked(0.0)
+        return super()._abandon(limit, answer)
+
+
+class FreesWhatWasPromised(UnreliableStore):
+    async def park(self, lease: Lease, reason: str, delay: float, promise: Promise, *, unstarted: bool = False) -> Parked:
+        settled = await self.release(lease, reason, LONG)
+        return Parked(settled.transition.value)
+
+
 MUTANTS: Mapping[str, Rules] = MappingProxyType(
     {
         "releases on doubt": Rules(authority=ReleasesOnDoubt),
@@ -254,5 +287,9 @@ MUTANTS: Mapping[str, Rules] = MappingProxyType(
         "resumes before the upstream has surely finished": Rules(authority=ResumesAtOnce),
         "lets a superseded token complete": Rules(upstream=CompletesByAnyToken),
         "does not tell where to resume": Rules(authority=KnowsNoPoint),
+        "claims without a fence": Rules(acceptance=TakesWhatIsTaken),
+        "resets to pending what was sent": Rules(authority=ParksWhatWasSent),
+        "ends with a 408 what was claimed": Rules(acceptance=AbandonsWhatIsTaken),
+        "frees a key that was promised": Rules(authority=FreesWhatWasPromised),
     }
 )

@@ -66,6 +66,7 @@ class Oracle:
         self._refused: dict[str, Problem] = {}
         self._unprotected: set[str] = set()
         self._forgotten: list[tuple[float, float]] = []
+        self.promised: set[RecordKey] = set()
 
     # ---- what happens
 
@@ -88,7 +89,7 @@ class Oracle:
 
         False: it is passed on unprotected, as its route says.
         """
-        if operation.request_id in self._sent:
+        if operation.request_id in self._sent and not self._world.scenario.policy.accepts:  # which is tried again under its own name
             self._world.fail(f"{operation.request_id} was sent twice")
         self._sent[operation.request_id] = operation
         key = RecordKey(operation.scope, operation.key)
@@ -169,6 +170,12 @@ class Oracle:
 
     def told(self, ask: "Ask", answer: "Answer") -> None:
         """Judge one whole answer."""
+        if answer.promised:
+            self._promise(ask.key)
+            return
+        if answer.abandoned:
+            self._judge_abandoned(ask)
+            return
         if isinstance(answer.refused, Refused):
             self._judge_refusal(ask, answer.refused)
             return
@@ -181,6 +188,30 @@ class Oracle:
             kept = self.facts[ask.key].answered.setdefault(told["number"], answer.body)
             if kept != answer.body:
                 self._world.fail(f"{ask.request_id}: two answers for execution {told['number']} of {ask.key.key}")
+
+    def _promise(self, key: RecordKey) -> None:
+        """From now on the operation comes to an end, unless the process that promised dies before the record says so."""
+        found = at_once(self._world.authority.find(key))
+        if found is not None and found.accepted:
+            self.promised.add(key)
+        else:
+            self._world.journal.count("promised unconfirmed")
+
+    def abandoned(self, request_id: str, answer: StoredResponse) -> None:
+        """The authority has ended accepted work."""
+        self._world.journal.count("abandoned")
+        self.facts[self._asks[request_id].key].committed.append((self._world.loop.time(), answer))
+
+    def _judge_abandoned(self, ask: "Ask") -> None:
+        if self.facts[ask.key].executions:
+            self._world.fail(f"{ask.request_id} was told that nothing was sent; it was executed")
+
+    def judge_kept(self) -> None:
+        """At the end: what was promised is done, or in doubt, and nothing waits."""
+        for key in self.promised:
+            found = at_once(self._world.authority.find(key))
+            if found is None or found.status not in {Status.COMPLETED, Status.UNKNOWN}:
+                self._world.fail(f"{key.key} was promised, and is {None if found is None else found.status.value}")
 
     def _same_operation(self, ask: "Ask", answer: "Answer") -> dict[str, Any]:
         told: dict[str, Any] = json.loads(answer.body)

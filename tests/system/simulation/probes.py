@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gateway.core.model import Lease, Record, RecordKey, Status, StoredResponse
-from gateway.ports import Retention
+from gateway.ports import Retention, Settled
+from gateway.ports.reconciliation import Entry, Fence
 from tests.system.simulation.authority import at_once
 from tests.system.simulation.upstream import Operation, answer_body
 
@@ -42,7 +43,11 @@ class Reconciler:
         """As the attempt's own owner would say it: no statement for verdicts is needed to see what they lead to."""
         world = self._world
         lease = Lease(found.key, UUID(int=0), found.owner, found.attempt, 0.0, 0.0)
-        if not executed:
+        if not executed and found.accepted:
+            look, kept = Entry("lookup", "not_executed"), Retention.of(world.scenario.policy)
+            done = at_once(world.authority.reconciliation.conclude_not_executed(Fence.of(found), "verdict", kept, look))
+            settled = Settled(done)
+        elif not executed:
             settled = at_once(world.authority.release(lease, "verdict", Retention.of(world.scenario.policy)))
         else:
             operation = next(one for _, one in world.oracle.facts[found.key].executions if one.request_id == found.request_id)

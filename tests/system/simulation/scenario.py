@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from gateway.core.policy import (
+    Execution,
     HeaderPrincipal,
     InFlight,
     Limits,
@@ -132,7 +133,7 @@ class Scenario:
 
 
 def draw(random: Random) -> Scenario:
-    """The scenario of a seed: in six of ten a mix of a few kinds of trouble, else one of four plots that a mix seldom arrives at."""
+    """The scenario of a seed: in five of ten a mix of a few kinds of trouble, else one of five plots that a mix seldom arrives at."""
     return replace(_plot(random, _mixed(random)), cached=random.random() < 0.5)
 
 
@@ -146,6 +147,8 @@ def _plot(random: Random, scenario: Scenario) -> Scenario:
         return _unreplicated(random, scenario)
     if plot < 0.4:
         return _taking_part(random, scenario)
+    if plot < 0.5:
+        return _accepted(random, scenario)
     return scenario
 
 
@@ -217,6 +220,31 @@ def _taking_part(random: Random, scenario: Scenario) -> Scenario:
         upstream=UpstreamFaults(dropped=0.3, dropped_executed=0.1, late=0.3, slow=0.1, truncated=0.05, statuses=0.05),
         probes=False,
         scripts=tuple(_on_one_key(random, starts) for starts in begins),
+    )
+
+
+def _accepted(random: Random, scenario: Scenario) -> Scenario:
+    """Requests are answered before they are executed; there are few slots, upstreams that cannot be reached, and gateways that die.
+
+    No failover: it takes promises back that were kept by all rules.
+    """
+    policy = replace(
+        scenario.policy,
+        execution=Execution.ASYNC,
+        concurrency=random.choice((1, 2)),
+        pending_for=random.choice((3.0, 15.0)),
+        in_flight=random.choice((InFlight.CONFLICT, InFlight.ACCEPTED)),
+        stream=False,
+        limits=Limits(response_body=100_000),
+        retention=1000.0,
+        on_store_outage=OnStoreOutage.REJECT,
+    )
+    return replace(
+        scenario,
+        policy=policy,
+        upstream=random.choice((UpstreamFaults(not_sent=0.5, slow=0.2), UpstreamFaults(slow=0.5), scenario.upstream)),
+        probes=True,
+        scripts=tuple(_script(random) for _ in range(random.randrange(3, 8))),
     )
 
 

@@ -25,6 +25,7 @@ REACHED = (
     *("redis refused", "redis stalled", "redis lost reply", "redis lands late", "redis never lands"),
     *("upstream not_sent", "upstream dropped_executed", "upstream late", "upstream truncated", "upstream statuses"),
     *("verdict executed", "verdict not executed"),
+    *("accepted", "abandoned"),
     *("point told", "resumed", "co-committed", "superseded"),
 )
 """What a run of all schedules must have come upon, lest it prove nothing."""

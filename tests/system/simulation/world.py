@@ -120,6 +120,7 @@ class World:
         await self._ask_again()
         await self._settle()
         self.oracle.judge_promises()
+        self.oracle.judge_kept()
         if reconciler is not None:
             reconciler.cancel()
         self._check()
@@ -165,7 +166,7 @@ class World:
 
     def _in_progress(self) -> list[str]:
         found = (at_once(self.authority.find(key)) for key in self.oracle.facts)
-        return [record.key.key for record in found if record is not None and record.status is Status.IN_PROGRESS]
+        return [record.key.key for record in found if record is not None and record.status in {Status.PENDING, Status.IN_PROGRESS}]
 
     async def _ask_again(self) -> None:
         """Every key reaches an answer: a replay, a fresh run, or `outcome-unknown`."""
@@ -175,6 +176,11 @@ class World:
             answer = await client.ask(self.random.choice(self.gateways), key, meaning, 5 * LEASE, cancels=False)
             if answer is not None and answer.label is Label.IN_PROGRESS:
                 await asyncio.sleep(2 * REDIS_LEASE)  # a lease in Redis that nobody could take back any more ends by itself
+                answer = await client.ask(self.random.choice(self.gateways), key, meaning, 5 * LEASE, cancels=False)
+            for _ in range(3):
+                if answer is None or answer.label is not Label.ACCEPTED:
+                    break
+                await self._settle()
                 answer = await client.ask(self.random.choice(self.gateways), key, meaning, 5 * LEASE, cancels=False)
             if answer is None or answer.label not in FINAL:
                 raise Violation(f"{key.key} has no end: {answer}")
