@@ -20,6 +20,7 @@ from gateway.core.policy import (
     BodyKey,
     BodyMode,
     Combine,
+    Execution,
     ForwardKey,
     HeaderKey,
     HeaderPrincipal,
@@ -61,6 +62,7 @@ NEEDS_MORE = {
 }
 """What needs files, or stands in place of something else: the example mentions it in a comment, and another one shows it."""
 EXAMPLES = {
+    "accepted.yaml",
     "edge.yaml",
     "gateway.yaml",
     "minimal.yaml",
@@ -151,6 +153,14 @@ def test_the_streaming_example_uses_sockets_on_both_sides(tmp_path: Path) -> Non
     assert config.memory.spill_directory == str(tmp_path)
     assert config.routes[0].policy is not None
     assert config.routes[0].policy.stream
+    assert config.warnings == ()
+
+
+def test_accepted_work_is_promised_and_shown() -> None:
+    """One route always answers 202, one when it is asked to; nothing is warned about."""
+    config = load(FOLDER / "accepted.yaml", {**ENV, "GATEWAY_ENCRYPTION_KEY": "0123456789abcdef" * 2})
+    policies = [route.policy for route in config.routes if route.policy is not None]
+    assert [policy.execution for policy in policies] == [Execution.ASYNC, Execution.PREFER]
     assert config.warnings == ()
 
 
