@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from gateway.core.attempt_token import read_token
 from gateway.core.model import Status
-from gateway.core.policy import Execution, InFlight, Limits, Mode, OnUnknown, Policy
+from gateway.core.policy import Execution, InFlight, Limits, Mode, OnUnknown, Participate, Policy
 from gateway.engine.answers import Passed, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
-from gateway.ports import DoubtReason, Exchanging, InDoubt, Receiver, Recollection, UpstreamRequest, UpstreamResponse
+from gateway.ports import DoubtReason, Exchanging, InDoubt, Receiver, Recollection, Retention, UpstreamRequest, UpstreamResponse
+from gateway.ports.participation import Participant
 from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
 from tests.engine.stage import KEY, POLICY, Stage
@@ -85,18 +87,29 @@ class _Port:
 class WiredUpstream:
     """The stage's upstream, with `wire` before it and before its responses."""
 
-    def __init__(self, wire: Wire, stage: Stage) -> None:
+    def __init__(self, wire: Wire, stage: Stage, *, commits: bool) -> None:
         self._wire = wire
         self._stage = stage
+        self._commits = commits
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
         response: UpstreamResponse = await self._wire.call("send", self._stage.upstream.send, request, fence)
+        self._commit(request)
         wired: UpstreamResponse = self._wire.around(response)
         return wired
 
     def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> Exchanging | None:
         begun: Exchanging | None = self._wire.call("begin", self._stage.upstream.begin, request, fence, WiredReceiver(self._wire, receiver))
+        if begun is not None:
+            self._commit(request)
         return begun
+
+    def _commit(self, request: UpstreamRequest) -> None:
+        """The upstream completes the record itself, before it answers."""
+        if self._commits:
+            token = read_token(dict(request.headers)[b"Idempotency-Token"].decode())
+            assert token is not None
+            self._stage.memory.participation.complete(token, 201, (), b"committed")
 
 
 class WiredReceiver:
@@ -139,6 +152,7 @@ def wired(stage: Stage, wire: Wire, remembered: Recollection | None = None) -> E
             deps.offload,
             meanings=wire.around(deps.meanings),
             reconciliation=deps.reconciliation,
+            participation=wire.around(deps.participation),
             sealer=deps.sealer,
             acceptance=wire.around(deps.acceptance),
             abandoned=deps.abandoned,
@@ -156,6 +170,7 @@ class Case:
     prepare: Callable[[Stage], Awaitable[None]]
     part: Part = field(default_factory=Part)
     remembered: bool = False
+    commits: bool = False
 
 
 async def nothing(_: Stage) -> None: ...
@@ -191,6 +206,11 @@ async def slot_taken(stage: Stage) -> None:
     """Nothing is in the way but the slots of a process that is going away."""
 
 
+async def known(stage: Stage) -> None:
+    await stage.memory.participation.register([Participant("charge", 30.0, Retention.of(POLICY), 1000, co_commit=True)])
+
+
+COMMITS = replace(POLICY, participate=Participate(co_commit=True))
 ASYNC = replace(POLICY, execution=Execution.ASYNC)
 AGAIN = replace(POLICY, on_unknown=OnUnknown.REEXECUTE)
 CASES = {
@@ -206,6 +226,10 @@ CASES = {
     "a stream": Case(replace(POLICY, stream=True), nothing, Part(pieces=(b"a", b"b", b"c"))),
     "a large answer": Case(replace(POLICY, limits=Limits(response_body=1000)), nothing, Part(pieces=(b"x" * 1000, b"y"))),
     "a re-execution": Case(AGAIN, in_doubt),
+    "a resumption": Case(replace(AGAIN, on_unknown=OnUnknown.RESUME, participate=Participate(progress=True)), in_doubt),
+    "an upstream that commits": Case(COMMITS, known, commits=True),
+    "an upstream that commits and refuses": Case(COMMITS, known, Part(status=429), commits=True),
+    "an upstream that may commit": Case(COMMITS, known),
     "one that is accepted": Case(ASYNC, nothing),
     "one that is accepted and refused": Case(ASYNC, nothing, Part(status=429)),
     "one that is accepted and waits": Case(replace(ASYNC, concurrency=1), slot_taken),
@@ -217,7 +241,7 @@ async def play(stage: Stage, case: Case, wire: Wire) -> None:
     before = len(stage.upstream.sent)
     engine = wired(stage, wire, await recollection(stage) if case.remembered else None)
     request = stage.request(policy=case.policy)
-    request.guard = replace(request.guard, upstream=WiredUpstream(wire, stage))
+    request.guard = replace(request.guard, upstream=WiredUpstream(wire, stage, commits=case.commits))
     request.later = case.policy.accepts
     if case.prepare is slot_taken and engine.accepted is not None:
         engine.accepted.stop()
