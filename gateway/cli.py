@@ -190,7 +190,7 @@ def migrate(config: Path | None, only_print: bool, co_commit_role: str | None) -
         if only_print:
             click.echo(script(), nl=False)
             if co_commit_role is not None:
-                click.echo("\n" + co_commit.script(co_commit_role), nl=False)
+                click.echo(f"\nBEGIN;\n\n{co_commit.script(co_commit_role)}\nCOMMIT;\n", nl=False)
             return
         if config is None:
             raise click.UsageError("Missing option '--config' (or --print).")

@@ -99,7 +99,8 @@ class Ride:
             await self._commit_point(connection, "ride_created")
             self._die(Die.BEFORE_RIDE_COMMITS)
         self._die(Die.AFTER_RIDE)
-        await self._tell_point("ride_created")
+        if not self.settings.co_commit:  # else it is committed with the ride
+            await self._tell_point("ride_created")
 
     async def _charge(self) -> None:
         """The provider deduplicates by the key that both attempts have: this step may be repeated."""

@@ -9,11 +9,14 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from click.testing import CliRunner
 
+from gateway.cli import main
 from gateway.core.attempt_token import AttemptToken, write_token
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE, PER_EXCHANGE_FAMILIES
 from gateway.core.model import Lease, Record, Status
 from gateway.core.recovery_point import RecoveryPoint
+from gateway.devtools.embedded import PostgresServer
 from gateway.ports import Retention, Transition
 from gateway.ports.participation import Participant
 from gateway.store import co_commit
@@ -22,6 +25,7 @@ from gateway.store.postgres import PostgresStore
 from tests.store.contract.harness import KEPT, LEASE, MAX_EXECUTION, RETENTION, age_records, found, intent, remembered, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.store.postgres.watch import until_waiting
+from tests.support.services import Services
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -321,3 +325,18 @@ async def test_a_transaction_that_takes_its_time_holds_up_nobody_else(
     assert all(isinstance(one, Record) for one in await asyncio.gather(*retries))
     assert (await doubt).transition is Transition.STALE
     assert (await answer_of(store, lease)).status is Status.COMPLETED
+
+
+async def test_the_printed_script(services: Services, postgres_server: PostgresServer) -> None:
+    """For databases whose owner applies DDL by hand: the same functions, with the same fixed search path."""
+    dsn = services.empty_database(postgres_server)
+    role = urlsplit(dsn).username or ""
+    printed = CliRunner().invoke(main, ["migrate", "--print", "--co-commit-role", role])
+    assert printed.exit_code == 0
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(printed.stdout)
+    rows = await connection.fetch("SELECT proname, prosecdef, proconfig FROM pg_proc WHERE proname ~ '^gateway_(fence|advance|complete)$'")
+    assert {row["proname"] for row in rows} == {"gateway_fence", "gateway_advance", "gateway_complete"}
+    assert {(row["prosecdef"], tuple(row["proconfig"])) for row in rows} == {(True, ("search_path=public, pg_temp",))}
+    await connection.close()
+    services.drop_database(postgres_server, dsn)
