@@ -49,4 +49,4 @@ class ProblemWriter:
             headers += ((b"Link", f'<{self._base}{kind.slug}>; rel="describedby"'.encode()),)
         if problem is Problem.PRINCIPAL_MISSING:
             headers += tuple([(b"WWW-Authenticate", challenge) for challenge in challenges or (b'Bearer realm="api"',)])
-        return final, headers, orjson.dumps(document)
+        return final, headers, orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)

@@ -36,6 +36,12 @@ def test_document(problem: Problem, status: int | None) -> None:
     assert value(headers, b"Cache-Control") == b"no-store"
 
 
+def test_a_body_ends_its_line() -> None:
+    """As in a terminal: the prompt after it begins a line of its own."""
+    _, _, body = URN.render(Problem.KEY_REUSED, request_id="r-1")
+    assert body.endswith(b"}\n")
+
+
 def test_retry_after_only_where_there_is_one() -> None:
     """`Retry-After` is there exactly when the answer says when to come back."""
     assert value(URN.render(Problem.OUTCOME_UNKNOWN, request_id="r")[1], b"Retry-After") is None
