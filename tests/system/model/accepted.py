@@ -9,10 +9,12 @@ what the process of a token does: nothing, holding its lease (nothing is sent), 
 sent, on its way, executed, lost on its way.
 """
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import NamedTuple, TypeAlias
+
+from tests.system.model.explorer import Explored, search
 
 WORKERS = 2
 REQUESTS = 2
@@ -67,43 +69,9 @@ class Rules:
 Step: TypeAlias = tuple[str, State]
 
 
-@dataclass(slots=True)
-class Explored:
-    """What an exploration found: how many states, and for each broken promise the shortest way there."""
-
-    states: int = 0
-    complete: bool = True
-    broken: dict[str, list[str]] = field(default_factory=dict)
-
-
-def explore(rules: Rules, *, until_broken: bool = False, limit: int = 500_000) -> Explored:
-    """All states that can be reached, breadth first, so that each way is a shortest one; `until_broken`: up to the first broken promise."""
-    first = State()
-    came: dict[State, tuple[State, str] | None] = {first: None}
-    queue = deque([first])
-    found = Explored()
-    while queue:
-        state = queue.popleft()
-        steps = list(_steps(state, rules))
-        for promise in _broken(state, ended=not steps):
-            found.broken.setdefault(promise, _way(came, state))
-        for label, then in steps:
-            if then not in came:
-                came[then] = (state, label)
-                queue.append(then)
-        if len(came) > limit or (until_broken and found.broken):
-            found.complete = False
-            break
-    found.states = len(came)
-    return found
-
-
-def _way(came: dict[State, tuple[State, str] | None], state: State) -> list[str]:
-    labels: list[str] = []
-    while (before := came[state]) is not None:
-        state, label = before
-        labels.append(label)
-    return labels[::-1]
+def explore(rules: Rules, *, until_broken: bool = False) -> Explored:
+    """All states that can be reached, breadth first."""
+    return search(State(), partial(_steps, rules=rules), _broken, until_broken=until_broken)
 
 
 def _broken(state: State, *, ended: bool) -> Iterator[str]:
