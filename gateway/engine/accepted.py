@@ -216,7 +216,7 @@ class AcceptedWork:
                 self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
             raise
         if doubtful is None:
-            (self._more.add if len(taken) == limit else self._more.discard)(guard.route_id)
+            (self._more.add if taken else self._more.discard)(guard.route_id)
         for one in taken:
             self._go_on(one, guard)
 

@@ -80,9 +80,9 @@ class Acceptance(Protocol):
         tokens, with a lease.
 
         Of each principal the one that is due first, then of each the second, and so on; among equals, the longest due.
-        It skips rows that other transactions have locked. `doubtful`: accepted records in doubt instead, no dead
-        letters, of lives not older than so many seconds, whose `doubtful_until` has passed; each lease is a
-        `reexecution`.
+        It skips rows that other transactions have locked, and may take fewer than there are. `doubtful`: accepted
+        records in doubt instead, no dead letters, of lives not older than so many seconds, whose `doubtful_until` has
+        passed; each lease is a `reexecution`.
         """
         ...
 

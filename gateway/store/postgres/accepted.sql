@@ -102,6 +102,7 @@ LEFT JOIN crowded c ON c.settler = s.owner
 
 -- name: take, take_doubtful
 -- Of each principal the record that is due first, then of each the second, and so on. The principals are found by stepping through the index.
+-- No more is read of one than could be wanted if all of them had as much; where most have nothing due, less than the limit is taken.
 -- $4 are fresh owner tokens. What the terms say is that of the present route.
 WITH RECURSIVE principals AS (
     (
@@ -141,7 +142,7 @@ WITH RECURSIVE principals AS (
             WHERE r.route_id = $1 AND r.status = 'pending' AND r.scope_id = p.scope_id
                 AND r.due_at <= now() AND r.due_at <= lapse_now() AND r.pending_until > lapse_now()
             ORDER BY r.due_at
-            LIMIT 100
+            LIMIT (SELECT greatest(2, 2 * $2::bigint / greatest(count(*), 1)) FROM principals)
         ) AS first
     ) AS of_one
 -- only take_doubtful

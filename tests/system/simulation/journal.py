@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from gateway.core.model import Lease, Record, RecordKey, Status
-from gateway.ports import Settled
+from gateway.ports import Settled, Transition
+from gateway.ports.accepted import Parked, Taken
 from gateway.store.redis.hotpath import Found
 
 
@@ -45,6 +46,12 @@ def _brief(detail: object) -> object:
             return detail.transition.value
         case Found():
             return f"found {'a lease' if detail.value[1] == 1 else 'a response'} of {_name(detail.value[2:18])}"
+        case Parked() | Transition():
+            return detail.value
+        case list():
+            return [_brief(one) for one in detail]
+        case Taken():
+            return f"{detail.lease.key.key}, {detail.request_id}: {_brief(detail.lease)}"
         case frozenset():
             return f"renewed {sorted(map(_name, detail))}"
         case _:
