@@ -52,6 +52,8 @@ FEATURES = {
     ),
     "in_flight: wait": Feature(policy="in_flight: wait"),
     "fingerprint.ignore": Feature(policy="fingerprint: {ignore: [/description]}"),
+    "participate: progress": Feature(policy="participate: {progress: true}", more="progress: {listen: 127.0.0.1:0}"),
+    "participate: co_commit (the upstream commits nothing)": Feature(policy="participate: {co_commit: true}"),
     "stream": Feature(policy="stream: true"),
 }
 
