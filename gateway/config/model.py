@@ -271,8 +271,8 @@ class UpstreamConfig:
 class EncryptionKeys(Form[tuple[bytes, ...]]):
     """The first of them seals, and each of them opens."""
 
-    encryption_key: Annotated[bytes | None, _ENCRYPTION_KEY, "The secret under which stored requests are encrypted (`probe: resend`)."] = (
-        field(default=None, repr=False)
+    encryption_key: Annotated[bytes | None, _ENCRYPTION_KEY, "The secret under which requests and answers are encrypted."] = field(
+        default=None, repr=False
     )
     former_encryption_keys: Annotated[
         tuple[bytes, ...],
@@ -286,6 +286,13 @@ class EncryptionKeys(Form[tuple[bytes, ...]]):
     def value(self) -> tuple[bytes, ...]:
         keys = (self.encryption_key, *self.former_encryption_keys, *(self.former_encryption_key_files or ()))
         return tuple(dict.fromkeys(key for key in keys if key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptionSettings:
+    """What of records is encrypted, under `encryption_key`."""
+
+    answers: Annotated[bool, "Encrypt answers, captured values and targets of new records, in Postgres and Redis alike."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +374,9 @@ class Config:
         "The version of the fingerprints of new records. 2 while gateways of a release before version 3 share the database.",
     ] = VERSION
     encryption_keys: Annotated[tuple[bytes, ...], Inline(EncryptionKeys)] = field(default=(), repr=False)
+    encryption: Annotated[EncryptionSettings, "What is encrypted beside kept requests, which always are."] = field(
+        default_factory=EncryptionSettings
+    )
     problem_base: Annotated[str, Text("an absolute URI", addresses.problem_base), "The start of the `type` of every problem document."] = (
         "urn:idempotency-gateway:problem:"
     )

@@ -8,6 +8,7 @@ from gateway.config.model import (
     Config,
     DrainSettings,
     EncryptionKeys,
+    EncryptionSettings,
     MemorySettings,
     ProgressSettings,
     RouteMap,
@@ -45,6 +46,7 @@ CONDITION = names(ConditionForm)
 CONFIG = names(Config)
 CORS = names(Cors)
 DRAIN = names(DrainSettings)
+ENCRYPTION = names(EncryptionSettings)
 ENCRYPTION_KEYS = names(EncryptionKeys)
 FINGERPRINT = names(FingerprintPolicy)
 FORWARD_AUTH = names(ForwardAuthPrincipal)

@@ -7,13 +7,16 @@ for (scope, key); a *lease* is the executor's time-limited ownership of it.
 import enum
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Field lines in wire order, names and values exactly as received (RFC 9110 section 5.3: order is significant)."""
 
 RESPONSE_SCHEMA_VERSION = 1
+
+SEALED = 2
+"""The encoding of an answer that is encrypted as a whole (`gateway.runtime.record_sealing`)."""
 
 
 class Status(enum.StrEnum):
@@ -69,7 +72,8 @@ class StoredResponse:
 
     `body` is None when it was not kept (over the route's cap, or it could not be stored); `body_length` and
     `body_digest` (SHA-256) describe the full body even then, as the upstream sent it. `encoding` says how `body` is
-    packed (`gateway.core.packing`): stores carry both and never look inside. It is 0 when there is no body.
+    packed (`gateway.core.packing`): stores carry both and never look inside. It is 0 when there is no body, unless the
+    whole answer is `SEALED`: then the body is never None, and of zero bytes where there is none.
     """
 
     status: int
@@ -81,6 +85,8 @@ class StoredResponse:
     encoding: int = 0
 
     def without_body(self) -> "StoredResponse":
+        if self.encoding == SEALED:
+            return replace(self, body=b"")
         return StoredResponse(self.status, self.reason, self.headers, None, self.body_length, self.body_digest)
 
 

@@ -1,4 +1,4 @@
-"""How a stored body is packed: as it came, or compressed by zlib (RFC 1950), whichever pays.
+"""How a stored body is packed: as it came, or compressed by zlib (RFC 1950), whichever pays; then perhaps sealed, with all of its answer.
 
 Packing happens only between the gateway and its stores: clients and upstreams never see it, and a replay has the bytes
 received. A body is compressed when it is long enough to be worth the time, is not compressed already (by its content
@@ -8,11 +8,11 @@ coding, RFC 9110 section 8.4, or by the nature of its media type), and becomes s
 import zlib
 from dataclasses import replace
 
-from gateway.core.model import Headers, StoredResponse
+from gateway.core.model import SEALED, Headers, StoredResponse
 
 PLAIN = 0
 ZLIB = 1
-ENCODINGS = frozenset({PLAIN, ZLIB})
+ENCODINGS = frozenset({PLAIN, ZLIB, SEALED})
 """The values of `StoredResponse.encoding` that this version can read."""
 
 PACK_BYTES = 4 * 1024
@@ -64,7 +64,7 @@ def packed(plain: StoredResponse) -> StoredResponse:
 
 def unpacked(kept: StoredResponse) -> StoredResponse:
     """A kept response in the form that a replay needs; as it is if unpacking it would take long. Raises ValueError as `unpack` does."""
-    if kept.body is None or kept.encoding == PLAIN or kept.body_length > INLINE:
+    if kept.body is None or kept.encoding == PLAIN or (kept.body_length > INLINE and kept.encoding != SEALED):
         return kept
     return replace(kept, body=unpack(kept.encoding, kept.body, kept.body_length), encoding=PLAIN)
 
@@ -91,6 +91,8 @@ def unpack(encoding: int, body: bytes, length: int) -> bytes:
     Raises ValueError for an unknown encoding, and for whatever is not exactly the packed form of so many bytes: cut,
     prolonged or damaged.
     """
+    if encoding == SEALED:
+        raise ValueError("no configured key opens this answer")
     if encoding not in ENCODINGS:
         raise ValueError(f"unknown body encoding {encoding}")
     plain = _inflate(body, length) if encoding == ZLIB else body

@@ -388,7 +388,12 @@ class Attempt:
     async def _answer_found(self, found: Record | None, outcome: Outcome) -> None:
         kept = None if found is None else found.response
         if found is not None and found.status is Status.COMPLETED and kept is not None and kept.body is not None:
-            body = await recall(self._deps, kept)
+            try:
+                body = await recall(self._deps, kept)
+            except ValueError as error:  # nobody knows what is stored
+                self._deps.observer.background_failed("replay", error)
+                self._answer(unknown_answer(outcome, self._lease, self._guard.policy))
+                return
             self._answer(Replayed(kept.status, kept.reason, kept.headers, body, found.request_id, found.expires_at_us))
         else:
             self._answer(unknown_answer(outcome, self._lease, self._guard.policy))

@@ -413,6 +413,10 @@ class Sealer(Protocol):
         """Raises `Unsealable`."""
         ...
 
+    def tags(self, data: bytes) -> tuple[bytes, ...]:
+        """Keyed digests of 32 bytes, one for each configured key, that of the key that seals first."""
+        ...
+
 
 VERDICT_REASONS: Mapping[Verdict, str] = {Verdict.NOT_EXECUTED: "verdict_not_executed"}
 """`last_error_code` after a verdict that released a record; an operator's release is `operator_released`."""

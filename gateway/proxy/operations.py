@@ -97,7 +97,11 @@ class Operations:
             return Reply(Label.STATUS, Refused(Problem.NOT_COMPLETED, retry_after=seconds_left(found.due_in)))
         match decide(found, found.fingerprint, call.guard.policy):
             case Replay() as replay:
-                return replay_of(replay, await self.recall(replay.response))
+                try:
+                    return replay_of(replay, await self.recall(replay.response))
+                except ValueError as error:
+                    self.observer.background_failed("replay", error)
+                    return Reply(Label.STATUS, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
             case ReplayWithoutBody() | Unknown() as told:
                 return answer_to(told)
             case _:

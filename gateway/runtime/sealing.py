@@ -42,6 +42,7 @@ class AesSealer:
             raise ValueError("sealing needs a secret, and an empty one is none")
         self._aesgcm, self._invalid_tag = _cryptography()
         derived = [_derive(key) for key in keys]
+        self._derived = tuple(dict.fromkeys(derived))
         self._first = derived[0]
         self._keys = {key.id: key for key in reversed(derived)}
 
@@ -63,6 +64,10 @@ class AesSealer:
             return bytes(self._cipher(key, head).decrypt(head[-_NONCE:], sealed[_HEAD:], _bound(head, bound_to)))
         except self._invalid_tag:
             raise Unsealable("changed since it was sealed, or another record's") from None
+
+    def tags(self, data: bytes) -> tuple[bytes, ...]:
+        """As `Sealer.tags`: HMAC-SHA256 under a key of its own."""
+        return tuple(hmac.digest(_expand(key.pseudorandom, b"/tag", 32), data, hashlib.sha256) for key in self._derived)
 
     def _cipher(self, key: "_Key", head: bytes) -> Any:
         salt = head[1 + _ID : 1 + _ID + _SALT]

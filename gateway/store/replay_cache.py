@@ -67,7 +67,7 @@ class ReplayCache:
         now: Callable[[], float],
         *,
         deleted: Callable[[UUID], bool] = lambda _: False,
-        ready: Callable[[StoredResponse], StoredResponse] = lambda kept: kept,
+        ready: Callable[[RecordKey, UUID, StoredResponse], StoredResponse] = lambda _key, _id, kept: kept,
     ) -> None:
         self.seconds = seconds
         self.limit = limit
@@ -142,7 +142,7 @@ class ReplayCache:
     def _first(self, key: RecordKey, name: _Name, answer: Answer, now_us: int) -> Remembered | None:
         """What all hits are told, made once. None: it cannot be made ready, and the store shall say so."""
         try:
-            response = self._ready(answer.response)
+            response = self._ready(key, answer.record_id, answer.response)
         except ValueError:
             self._drop(name)
             return None

@@ -35,6 +35,16 @@ def test_the_settings(tmp_path: Path) -> None:
 PLACE = "gateway.yaml:11:{}: routes[0].idempotency.{}"
 MISTAKES = [
     pytest.param(
+        ("participate: {co_commit: true}",),
+        "encryption: {answers: true}\nencryption_key: 0123456789abcdef0123456789abcdef\n",
+        PLACE.format(
+            32,
+            "participate.co_commit: an upstream commits its answer in clear: SQL has no key; remove this, or "
+            "`encryption: {{answers: true}}`",
+        ),
+        id="sealed",
+    ),
+    pytest.param(
         ("participate: {progress: true}",),
         "",
         PLACE.format(31, "participate.progress: needs `progress: {{listen: 127.0.0.1:9465}}`, where the upstream tells it"),

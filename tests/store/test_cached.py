@@ -252,7 +252,7 @@ async def house(database: str, redis_db: str) -> AsyncIterator[House]:
         deletions = Deletions(authority.deletions, lambda: link.server.instance, authority.now_us, clock)
         tiered = TieredStore(authority, HotPath(link), clock, deletions=deletions)
         stack.push_async_callback(tiered.close, 0)
-        cache = ReplayCache(1 << 24, 60.0, clock.boottime, deleted=tiered.deleted, ready=unpacked)
+        cache = ReplayCache(1 << 24, 60.0, clock.boottime, deleted=tiered.deleted, ready=lambda _key, _id, kept: unpacked(kept))
         operator = Operator(authority.operations, authority.reconciliation, dict, tiered.forget, cache)
         other = ReplayCache(1 << 24, 60.0, clock.boottime)
         elsewhere = Operator(authority.operations, authority.reconciliation, dict, tiered.forget, other)

@@ -45,7 +45,7 @@ class Bench:
     deleted: set[UUID] = field(default_factory=set)
 
     def cache(self, limit: int = 1 << 20) -> ReplayCache:
-        return ReplayCache(limit, SECONDS, self.clock, deleted=self.deleted.__contains__, ready=unpacked)
+        return ReplayCache(limit, SECONDS, self.clock, deleted=self.deleted.__contains__, ready=lambda _key, _id, kept: unpacked(kept))
 
 
 def test_what_was_put_is_told_as_the_record_that_it_is() -> None:

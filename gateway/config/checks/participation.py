@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.config.checks.common import Findings, ResolvedRoute
-from gateway.config.names import CONFIG, PARTICIPATE, POLICY
+from gateway.config.names import CONFIG, ENCRYPTION, PARTICIPATE, POLICY
 from gateway.config.section import Section
 from gateway.core.policy import Mode, OnUnknown, Policy
 
@@ -24,6 +24,9 @@ def _check_route(root: Section, section: Section, policy: Policy) -> Findings:
     if policy.on_unknown is OnUnknown.RESUME and not (progress or co_commit):
         words = "resume needs an upstream that tells how far it has come: write `participate: {progress: true}`"
         yield section.place_of(POLICY.on_unknown), words
+    if co_commit and root.sub(CONFIG.encryption).get(ENCRYPTION.answers) is True:
+        words = "an upstream commits its answer in clear: SQL has no key; remove this, or `encryption: {answers: true}`"
+        yield participate.place_of(PARTICIPATE.co_commit), words
     if co_commit and policy.stream and section.sound(POLICY.stream):
         words = "an answer that streams has left before it is known what is stored; remove this, or `stream`"
         yield participate.place_of(PARTICIPATE.co_commit), words

@@ -11,6 +11,7 @@ from gateway.config.checks.upstreams import unknown_upstream
 from gateway.config.mistakes import Place
 from gateway.config.names import (
     CONFIG,
+    ENCRYPTION,
     ENCRYPTION_KEYS,
     PACE,
     POLICY,
@@ -54,6 +55,9 @@ def _check_keys(root: Section) -> Findings:
     given = root.sound(ENCRYPTION_KEYS.encryption_key) and root.get(ENCRYPTION_KEYS.encryption_key) is not None
     if given and find_spec("cryptography") is None:
         yield root.place_of(ENCRYPTION_KEYS.encryption_key), "needs cryptography: pip install 'idempotency-gateway[sealing]'"
+    encryption = root.sub(CONFIG.encryption)
+    if not given and root.sound(ENCRYPTION_KEYS.encryption_key) and encryption.get(ENCRYPTION.answers) is True:
+        yield encryption.place_of(ENCRYPTION.answers), "needs `encryption_key`: openssl rand -hex 32"
     for former in (ENCRYPTION_KEYS.former_encryption_keys, ENCRYPTION_KEYS.former_encryption_key_files):
         if root.sound(ENCRYPTION_KEYS.encryption_key, former) and root.get(former) and not given:
             yield root.place_of(former), "needs `encryption_key`: former ones open what is there, and encrypt nothing new"

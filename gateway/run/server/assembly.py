@@ -9,7 +9,7 @@ from uuid import UUID
 from gateway.background.maintenance import Background
 from gateway.background.reconciler import MARGIN, Reconciler
 from gateway.config import Config, TlsServer, UpstreamConfig
-from gateway.core.model import RecordKey
+from gateway.core.model import RecordKey, StoredResponse
 from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
 from gateway.core.problems import Problem
@@ -28,6 +28,7 @@ from gateway.observe.observer import MetricsObserver
 from gateway.observe.tracing import Tracer
 from gateway.operate.operations import Operator
 from gateway.ports import Recollection, Store
+from gateway.ports.reconciliation import Unsealable
 from gateway.principal import Identifier, PrincipalError
 from gateway.progress import ProgressListener
 from gateway.proxy.handler import Proxy
@@ -39,6 +40,7 @@ from gateway.run.server.expiry import expiries
 from gateway.run.server.finding_out import host_of, make_probes, make_sealer
 from gateway.run.server.scopes import Scopes
 from gateway.run.server.upstreams import make_upstreams
+from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.runtime.spool import MemoryBudget
 from gateway.runtime.system import SystemClock, SystemRandomness
 from gateway.store.cached import CachedStore
@@ -48,6 +50,7 @@ from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.replay_cache import ReplayCache
+from gateway.store.sealed import SealedStore
 from gateway.store.tiered import TieredStore
 from gateway.tls import TlsError, client_context
 from gateway.upstream import Balancer
@@ -62,6 +65,7 @@ _RESTART = (
     "redis",
     "digest_secret",
     "encryption_keys",
+    "encryption",
     "access_log",
     "access_log_user_agent",
     "tracing",
@@ -219,16 +223,26 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     tracer = None if config.tracing is None else Tracer(config.tracing.endpoint, config.name)
     log_to = 1 if config.access_log else None
     observer = MetricsObserver(config.routes, access_log_fd=log_to, user_agent=config.access_log_user_agent, tracer=tracer)
-    authority = make_authority(config, observer, clock_horizon=lambda: clock_horizon(gateway.config), accept_clock=accept_clock)
+    sealer = make_sealer(config)
+    secrecy = None if sealer is None else RecordSealer(sealer, seals=config.encryption.answers)
+    authority = make_authority(
+        config,
+        observer,
+        clock_horizon=lambda: clock_horizon(gateway.config),
+        accept_clock=accept_clock,
+        sealer=secrecy or NOTHING_OPENS,
+    )
     registry = authority.registry
     scopes = Scopes(registry, clock, randomness, observer)
     link, tiered = make_hot(config, authority, clock, randomness, observer)
-    replays = make_replays(config, tiered, clock)
+    replays = make_replays(config, tiered, clock, secrecy or NOTHING_OPENS)
     store: Store = tiered or authority
     remembered: Recollection | None = None
     if replays is not None:
         store = cached = CachedStore(store, replays, clock, observer)
         remembered = cached.known
+    if secrecy is not None:
+        store = SealedStore(store, secrecy)
     keeper = LeaseKeeper(store, clock, observer, make_tick(tiered, replays))
     memory = MemoryBudget(
         config.memory.total - (0 if replays is None else replays.limit),
@@ -239,7 +253,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     observer.update_targets({name: upstream.targets for name, upstream in config.upstreams.items()})
     observer.update_certificates(expiries(config))
     identifier = make_identifier(config, upstreams)
-    sealer, reconciliation = make_sealer(config), authority.reconciliation
+    reconciliation = authority.reconciliation
     deps = Dependencies(
         store,
         clock,
@@ -326,8 +340,11 @@ def make_authority(
     *,
     clock_horizon: Callable[[], float] = lambda: 0.0,
     accept_clock: bool = False,
+    sealer: RecordSealer | None = None,
 ) -> PostgresStore:
-    """The Postgres store of a configuration. The others are `PostgresStore`'s."""
+    """The Postgres store of a configuration. The others are `PostgresStore`'s. Raises `MissingSealing`."""
+    if sealer is None:
+        sealer = RecordSealer(make_sealer(config), seals=config.encryption.answers)
     postgres = config.postgres
     return PostgresStore(
         postgres.dsn,
@@ -337,6 +354,7 @@ def make_authority(
         clock_horizon=clock_horizon,
         accept_clock=accept_clock,
         observer=observer,
+        sealer=sealer,
     )
 
 
@@ -439,14 +457,23 @@ def make_hot(
     return link, tiered
 
 
-def make_replays(config: Config, tiered: TieredStore | None, clock: SystemClock) -> ReplayCache | None:
+def make_replays(
+    config: Config, tiered: TieredStore | None, clock: SystemClock, sealer: RecordSealer = NOTHING_OPENS
+) -> ReplayCache | None:
     """What a process remembers of completed answers, or nothing when it is off."""
     memory = config.memory
     if not memory.cached_seconds:
         return None
     limit = min(memory.replay_cache, memory.total // REPLAYS_SHARE)
     deleted = tiered.deleted if tiered is not None else _none_deleted
-    return ReplayCache(limit, memory.cached_seconds, clock.boottime, deleted=deleted, ready=unpacked)
+
+    def ready(key: RecordKey, record_id: UUID, kept: StoredResponse) -> StoredResponse:
+        try:
+            return unpacked(sealer.open_answer(key, record_id, kept))
+        except Unsealable as error:
+            raise ValueError(str(error)) from error
+
+    return ReplayCache(limit, memory.cached_seconds, clock.boottime, deleted=deleted, ready=ready)
 
 
 def _none_deleted(_: UUID) -> bool:

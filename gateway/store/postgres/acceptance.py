@@ -1,11 +1,14 @@
 """`gateway.ports.accepted.Acceptance` over Postgres, and `Store.park`: each is one statement of `accepted.sql`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gateway.core.model import Earlier, Fingerprint, Lease, RecordKey, Status, StoredResponse, Terms
 from gateway.ports import Transition
 from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
+from gateway.ports.reconciliation import Unsealable
+from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
@@ -44,8 +47,9 @@ def accept_statement(batch: Sequence[Accepting]) -> tuple[str, list[Any]]:
 class PostgresAcceptance:
     """Made by `PostgresStore`, whose connections it shares."""
 
-    def __init__(self, calls: Calls, lanes: Lanes) -> None:
+    def __init__(self, calls: Calls, lanes: Lanes, sealer: RecordSealer = NOTHING_OPENS) -> None:
         self._calls = calls
+        self._sealer = sealer
         self._accepts: Batcher[Accepting, Parked] = Batcher("accept", lanes, _accept(calls.clock), calls.observer, width=WIDTH)
 
     async def accept(self, lease: Lease, promise: Promise) -> Transition:
@@ -76,7 +80,8 @@ class PostgresAcceptance:
                 clock.read(row["now_us"], sent)
             return [_taken(row, sent, terms, doubtful=doubtful is not None) for row in sorted(rows, key=lambda row: row["n"])]
 
-        return await self._calls.run("take", work)
+        taken = await self._calls.run("take", work)
+        return [_opened(one, self._sealer) for one in taken]
 
     async def give_back(self, owners: Sequence[bytes]) -> int:
         """As the port says."""
@@ -122,6 +127,15 @@ def _accept(clock: DatabaseClock) -> Any:
         return {owner: _PARKED[word] for owner, _, word in rows}
 
     return statement
+
+
+def _opened(taken: Taken, sealer: RecordSealer) -> Taken:
+    """What no key opens stays sealed: nor does its request open, and it waits."""
+    key = taken.lease.key
+    try:
+        return replace(taken, captured=sealer.open_captured(key, taken.captured), target=sealer.open_target(key, taken.target))
+    except Unsealable:
+        return taken
 
 
 def _taken(row: Row, sent: float, terms: Terms, *, doubtful: bool) -> Taken:

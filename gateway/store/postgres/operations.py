@@ -6,19 +6,21 @@ They may wait longer than traffic, and are kept out of its way: one call at a ti
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
 from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.ports import Retention, StoreObserver, Transition
-from gateway.ports.reconciliation import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown
+from gateway.ports.reconciliation import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown, Unsealable
+from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.cursors import FIRST_INSTANT, Position, read_cursor, to_instant, write_cursor
 from gateway.store.postgres.lane import STORE, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.queries import JUDGING, QUERIES
-from gateway.store.postgres.rows import RESPONSE_COLUMNS, Row, decode_captured, decode_headers, decode_response
+from gateway.store.postgres.rows import RESPONSE_COLUMNS, SEALED_SCHEMA_VERSION, Row, decode_captured, decode_headers, decode_response
 
 T = TypeVar("T")
 
@@ -46,8 +48,9 @@ _TRANSITIONS = {transition.value: transition for transition in Transition}
 class PostgresOperations:
     """Shares the store's `lanes`. Raises `StoreUnavailable` and, for a cursor that is none, ValueError."""
 
-    def __init__(self, lanes: Lanes, observer: StoreObserver, clock: DatabaseClock) -> None:
+    def __init__(self, lanes: Lanes, observer: StoreObserver, clock: DatabaseClock, sealer: RecordSealer = NOTHING_OPENS) -> None:
         self._lanes = lanes
+        self._sealer = sealer
         self._clock = clock
         self._calls = Calls(lanes, TIMEOUT, observer, clock)
         self._one = asyncio.Lock()
@@ -67,7 +70,8 @@ class PostgresOperations:
             rows = await lane.fetch(QUERIES["show"], key.scope_id, key.key, body, *said, self._clock.limits())
             return _shown(rows[0], body=body) if rows else None
 
-        return await self._call(work)
+        shown = await self._call(work)
+        return None if shown is None else _opened(shown, self._sealer)
 
     async def requeue(self, fence: Fence, audit: Audit) -> Transition:
         """As `Operations.requeue`."""
@@ -183,7 +187,7 @@ def _listed(row: Row) -> Listed:
         dead_lettered_at=row["dead_lettered_at"],
         completed_at=row["completed_at"],
         expires_at=row["expires_at"],
-        response_status=row["response_status_code"],
+        response_status=row["response_status_code"] or None,  # 0: it is sealed
         response_length=row["response_body_length"],
     )
 
@@ -206,10 +210,25 @@ def _shown(row: Row, *, body: bool) -> Shown:
     )
 
 
+def _opened(shown: Shown, sealer: RecordSealer) -> Shown:
+    """What no key opens is shown sealed, as it is."""
+    key, response = shown.listed.key, shown.response
+    try:
+        captured, target = sealer.open_captured(key, shown.captured), sealer.open_target(key, shown.target)
+        if response is None:
+            return replace(shown, captured=captured, target=target)
+        response = sealer.open_answer(key, shown.listed.record_id, response)
+    except Unsealable:
+        return shown
+    listed = replace(shown.listed, response_status=response.status)
+    return replace(shown, listed=listed, captured=captured, target=target, response=response)
+
+
 def _response(row: Row, *, body: bool) -> StoredResponse:
     """Without the body nothing depends on how it is packed."""
-    if body:
-        return decode_response([row[column] for column in RESPONSE_COLUMNS])
+    if body or row["response_schema_version"] == SEALED_SCHEMA_VERSION:
+        values = dict(row) if body else {**row, "response_body": b""}
+        return decode_response([values[column] for column in RESPONSE_COLUMNS])
     return StoredResponse(
         row["response_status_code"],
         row["response_reason"],

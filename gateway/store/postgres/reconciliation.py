@@ -6,9 +6,10 @@ from uuid import UUID
 
 from gateway.core.model import RecordKey, StoredResponse
 from gateway.ports import Retention, Transition
-from gateway.ports.reconciliation import Audit, Doubtful, Entry, Event, Evidence, Fence, Subject
+from gateway.ports.reconciliation import Audit, Doubtful, Entry, Event, Evidence, Fence, Subject, Unsealable
+from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.store.postgres.calls import Calls
-from gateway.store.postgres.lane import STORE, DataRefused, Lane
+from gateway.store.postgres.lane import STORE, DataRefused, Lane, unavailable
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.resolving_rows import (
     audit_arguments,
@@ -31,8 +32,9 @@ VERDICT = "verdict"
 class PostgresReconciliation:
     """Made by `PostgresStore`, whose connections it shares; a statement at a time for each call, and none while anybody looks."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, sealer: RecordSealer = NOTHING_OPENS) -> None:
         self._calls = calls
+        self._sealer = sealer
 
     async def due_routes(self, route_ids: Sequence[str]) -> frozenset[str]:
         """Those of the routes that have a record for `take_due` now: one statement, however many they are."""
@@ -43,8 +45,8 @@ class PostgresReconciliation:
         taken: list[Doubtful] = []
         for row in sorted(rows, key=lambda row: row["n"]):
             try:
-                taken.append(decode_doubtful(row, self._calls.clock.behind()))
-            except Unreadable:  # a later release's evidence: that one is left to it, and held meanwhile
+                taken.append(decode_doubtful(row, self._calls.clock.behind(), self._sealer))
+            except (Unreadable, Unsealable):  # a later release's evidence, or another key's: left to whoever reads it, and held meanwhile
                 self._calls.observer.store_error(STORE, "take_due", "error")
         return taken
 
@@ -58,6 +60,7 @@ class PostgresReconciliation:
         audit: Audit | None = None,
     ) -> Transition:
         """As the port says. A body that Postgres refuses is left out, rather than the verdict lost."""
+        response = self._sealed(fence, response)
         written = (*retention_arguments(retention), *entry_arguments(entry), *event_arguments(event), *audit_arguments(audit))
 
         async def work(lane: Lane) -> list[Row]:
@@ -65,7 +68,7 @@ class PostgresReconciliation:
             try:
                 return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response), *written, limits)
             except DataRefused:
-                if response.body is None:
+                if not response.body:
                     raise
             return await lane.fetch(sql, *fence_arguments(fence), *response_arguments(response.without_body()), *written, limits)
 
@@ -103,12 +106,18 @@ class PostgresReconciliation:
     async def find_captured(self, scope: str, value: str, limit: int = 2) -> Sequence[Subject]:
         if storable(value) is None:
             return ()  # nor could any record have it
-        rows = await self._calls.fetch("find_captured", "find_captured", scope, value, limit)
-        return [decode_subject(row) for row in rows]
+        found: list[Row] = []
+        for held in self._sealer.correlations(scope, value):
+            found += await self._calls.fetch("find_captured", "find_captured", scope, held, limit)
+        try:
+            return [decode_subject(row, self._sealer) for row in found[:limit]]
+        except Unsealable as error:
+            raise unavailable("error", may_have_landed=False) from error
 
     async def attach(self, fence: Fence, evidence: Evidence, event: Event | None) -> Transition:
         written = (*entry_arguments(evidence.entry), *event_arguments(event))
-        return await self._step(VERDICT, "attach", fence, encode_evidence(evidence), *written)
+        kept = Evidence(self._sealed(fence, evidence.response), evidence.entry)
+        return await self._step(VERDICT, "attach", fence, encode_evidence(kept), *written)
 
     async def seen(self, event: Event) -> bool:
         return bool(await self._calls.fetch("event", "seen", event.webhook, event.digest))
@@ -118,6 +127,9 @@ class PostgresReconciliation:
 
     async def note(self, key: RecordKey, record_id: UUID, entry: Entry) -> None:
         await self._calls.fetch("note", "note", key.scope_id, key.key, record_id, *entry_arguments(entry))
+
+    def _sealed(self, fence: Fence, response: StoredResponse) -> StoredResponse:
+        return self._sealer.seal_answer(fence.key, fence.record_id, response)
 
     async def _step(self, operation: str, query: str, fence: Fence, *arguments: Any) -> Transition:
         (row,) = await self._calls.fetch(operation, query, *fence_arguments(fence), *arguments)

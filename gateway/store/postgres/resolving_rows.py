@@ -11,12 +11,14 @@ token of the attempt that it is about.
 
 import json
 from base64 import b64decode, b64encode
+from dataclasses import replace
 from typing import Any
 
-from gateway.core.model import RecordKey, Status, StoredResponse
+from gateway.core.model import SEALED, RecordKey, Status, StoredResponse
 from gateway.core.packing import ENCODINGS, PLAIN
 from gateway.ports import Retention
 from gateway.ports.reconciliation import Audit, Detail, Doubtful, Entry, Event, Evidence, Fence, Subject
+from gateway.runtime.record_sealing import RecordSealer
 from gateway.store.postgres.rows import Row, Unreadable, decode_captured, decode_headers, encode_headers, schema_version
 
 EVIDENCE_VERSION = 1
@@ -77,7 +79,7 @@ def encode_evidence(evidence: Evidence) -> str:
             "status": response.status,
             "reason": _text(response.reason),
             "headers": _text(encode_headers(response.headers)),
-            "body": None if response.body is None else _text(response.body),
+            "body": None if response.body is None or (response.encoding == SEALED and not response.body) else _text(response.body),
             "encoding": response.encoding,
             "length": response.body_length,
             "digest": _text(response.body_digest),
@@ -101,7 +103,7 @@ def decode_evidence(stored: str) -> Evidence:
         status=made["status"],
         reason=b64decode(made["reason"]),
         headers=decode_headers(b64decode(made["headers"])),
-        body=None if made["body"] is None else b64decode(made["body"]),
+        body=_body(made["body"], made["encoding"]),
         body_length=made["length"],
         body_digest=b64decode(made["digest"]),
         encoding=made["encoding"],
@@ -109,10 +111,10 @@ def decode_evidence(stored: str) -> Evidence:
     return Evidence(response, Entry(**made["entry"]))
 
 
-def decode_doubtful(row: Row, behind: float) -> Doubtful:
-    """A record that `take_due` has taken, on a clock that is `behind` what it was. Raises `Unreadable`."""
+def decode_doubtful(row: Row, behind: float, sealer: RecordSealer) -> Doubtful:
+    """A record that `take_due` has taken, on a clock that is `behind` what it was. Raises `Unreadable` and `Unsealable`."""
     evidence: str | None = row["evidence"]
-    return Doubtful(
+    doubtful = Doubtful(
         fence=_fence(row),
         owner=row["owner"],
         route_id=row["route_id"],
@@ -131,11 +133,27 @@ def decode_doubtful(row: Row, behind: float) -> Doubtful:
         sealed=row["request_sealed"],
         evidence=None if evidence is None else decode_evidence(evidence),
     )
+    return _opened(doubtful, sealer)
 
 
-def decode_subject(row: Row) -> Subject:
+def _body(stored: str | None, encoding: int) -> bytes | None:
+    """A sealed answer without a body has one of zero bytes; its JSON null tells `attach` that it has none."""
+    return b64decode(stored) if stored is not None else b"" if encoding == SEALED else None
+
+
+def _opened(doubtful: Doubtful, sealer: RecordSealer) -> Doubtful:
+    key, evidence = doubtful.fence.key, doubtful.evidence
+    if evidence is not None:
+        evidence = Evidence(sealer.open_answer(key, doubtful.fence.record_id, evidence.response), evidence.entry)
+    captured, target = sealer.open_captured(key, doubtful.captured), sealer.open_target(key, doubtful.target)
+    return replace(doubtful, captured=captured, target=target, evidence=evidence)
+
+
+def decode_subject(row: Row, sealer: RecordSealer) -> Subject:
+    """Raises `Unsealable`."""
+    fence, captured = _fence(row), decode_captured(row["captured"])
     return Subject(
-        fence=_fence(row),
+        fence=fence,
         status=Status(row["status"]),
         lease_live=row["lease_live"],
         expired=row["expired"],
@@ -146,7 +164,7 @@ def decode_subject(row: Row) -> Subject:
         agreed=row["reconcile_agreed"],
         agreed_ago=row["agreed_ago"],
         over=row["over"],
-        captured=decode_captured(row["captured"]),
+        captured=sealer.open_captured(fence.key, captured),
     )
 
 

@@ -5,7 +5,7 @@ lengths, of the name and of the value, then the name and the value.
 
 Response schema version 1 has a plain body. Version 2 has one that is packed as `response_body_encoding` says, and is written for those
 only: a release that knows version 1 alone refuses it, where the column, of which it knows nothing, would let it replay packed bytes. Under
-version 1 the column says nothing: that release leaves it as it finds it.
+version 1 the column says nothing: that release leaves it as it finds it. Version 3 is a sealed answer (`gateway.runtime.record_sealing`).
 """
 
 import json
@@ -15,10 +15,11 @@ from typing import Any
 
 import asyncpg
 
-from gateway.core.model import RESPONSE_SCHEMA_VERSION, Fingerprint, Headers, Intent, Record, RecordKey, Status, StoredResponse
+from gateway.core.model import RESPONSE_SCHEMA_VERSION, SEALED, Fingerprint, Headers, Intent, Record, RecordKey, Status, StoredResponse
 from gateway.core.packing import ENCODINGS, PLAIN
 
 PACKED_SCHEMA_VERSION = 2
+SEALED_SCHEMA_VERSION = 3
 
 _LENGTHS = struct.Struct(">II")
 
@@ -222,6 +223,8 @@ def decode_record(key: RecordKey, found: Sequence[Any], behind: float = 0.0) -> 
 
 def schema_version(encoding: int) -> int:
     """The schema version of a response whose body is packed so."""
+    if encoding == SEALED:
+        return SEALED_SCHEMA_VERSION
     return RESPONSE_SCHEMA_VERSION if encoding == PLAIN else PACKED_SCHEMA_VERSION
 
 
@@ -246,8 +249,10 @@ def decode_response(answer: Sequence[Any]) -> StoredResponse:
 def _encoding(version: int, encoding: int, body: bytes | None) -> int:
     if version == RESPONSE_SCHEMA_VERSION:
         return PLAIN
+    if version == SEALED_SCHEMA_VERSION and encoding == SEALED and body is not None:
+        return SEALED
     if version != PACKED_SCHEMA_VERSION:
         raise Unreadable(f"response schema version {version}")
-    if encoding not in ENCODINGS or encoding == PLAIN or body is None:
+    if encoding not in ENCODINGS or encoding in {PLAIN, SEALED} or body is None:
         raise Unreadable(f"response body encoding {encoding}")
     return encoding

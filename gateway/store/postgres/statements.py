@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from gateway.core.model import Earlier, Intent, Lease, Record, Status, StoredResponse, Tombstone
+from gateway.core.model import SEALED, Earlier, Intent, Lease, Record, Status, StoredResponse, Tombstone
 from gateway.core.packing import PLAIN
 from gateway.core.timeline import Limits
 from gateway.ports import OBSERVED_DOUBT_KEPT, Retention, Settled, StoreUnavailable, Transition
@@ -65,6 +65,8 @@ class Completion(NamedTuple):
 
     def smaller(self) -> "Completion | None":
         """What to store when this is refused: first without the body, then without headers, too."""
+        if self.body_encoding == SEALED:
+            return self._replace(body=b"") if self.body else None  # what its head says of the body stays
         if self.body is not None:
             return self._replace(body=None, body_encoding=PLAIN, schema_version=schema_version(PLAIN))
         return self._replace(headers=b"") if self.headers else None

@@ -36,6 +36,7 @@ from gateway.ports import (
     Swept,
 )
 from gateway.ports.accepted import Parked, Promise
+from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.null_observer import NullObserver
@@ -125,6 +126,9 @@ class PostgresStore:
     `timeout` (seconds) bounds every call: waiting for a connection, and the statement, also when the peer stalls. With
     `prepared_statements=False` it works behind a pooler in transaction mode.
 
+    `sealer`: for what `reconciliation`, `acceptance` and `operations` write and read of sealed records; for the store's own methods
+    `gateway.store.sealed` does it.
+
     What its clock says is believed as far as `gateway.core.timeline` goes; `clock_horizon` and `accept_clock` are `DatabaseClock`'s.
     """
 
@@ -141,6 +145,7 @@ class PostgresStore:
         clock_horizon: Callable[[], float] = lambda: 0.0,
         accept_clock: bool = False,
         observer: StoreObserver | None = None,
+        sealer: RecordSealer = NOTHING_OPENS,
     ) -> None:
         hosts = Hosts(dsn)
 
@@ -177,10 +182,10 @@ class PostgresStore:
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._calls = Calls(self._lanes, timeout, self._observer, self._clock)
         self.registry = Registry(self._lanes, timeout, self._clock)
-        self.reconciliation = PostgresReconciliation(self._calls)
+        self.reconciliation = PostgresReconciliation(self._calls, sealer)
         self.participation = PostgresParticipation(self._calls)
-        self.acceptance = PostgresAcceptance(self._calls, self._lanes)
-        self.operations = PostgresOperations(self._lanes, self._observer, self._clock)
+        self.acceptance = PostgresAcceptance(self._calls, self._lanes, sealer)
+        self.operations = PostgresOperations(self._lanes, self._observer, self._clock, sealer)
         statements = Statements(self._clock)
         self._batches = Batches.of(self._lanes, statements, self._observer, WIDTH)
         # Upstreams that commit answers may hold their records locked: who waits for that holds up nobody else, and one

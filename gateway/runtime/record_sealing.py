@@ -1,0 +1,171 @@
+"""What is sealed of a record (`encryption: {answers: true}`): its answer, its captured values, its correlation and the request's target.
+
+A sealed answer is a `StoredResponse` that stores carry like any other, in a row, in the archive, in Redis and in the local cache:
+
+* `encoding` is `SEALED`, `status` 0, `headers` are none;
+* `reason` is the sealed head: status, reason, header fields, how the body is packed, length and SHA-256 of the plain body;
+* `body` is the sealed body, packed before; of zero bytes where there is none, so that a sealed answer never passes for one without a body;
+* `body_digest` is a keyed digest of the head, packed in whatever way: a repeated statement is known by it, though its bytes are others;
+* `body_length` is that of the plain body, in clear.
+
+An answer is bound to scope, key and record id; what is written before the database has given the record its id, to scope and key.
+"""
+
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from orjson import JSONDecodeError, dumps, loads
+
+from gateway.core.model import SEALED, Headers, Intent, RecordKey, StoredResponse
+from gateway.ports.reconciliation import Sealer, Unsealable
+
+_VERSION = 1
+# version, status, encoding, body kept, body_length, lengths of body_digest and reason, number of header fields
+_HEAD = struct.Struct(">BHBBQHII")
+_FIELD = struct.Struct(">II")
+_HEAD_OF, _BODY_OF, _CAPTURED_OF, _TARGET_OF, _CORRELATION_OF = b"head\0", b"body\0", b"captured\0", b"target\0", b"correlation\0"
+_SEALED_NAME = ""
+"""The one name of sealed captured values in their JSON object: no captured value has it."""
+_CORRELATED = "sealed:"
+_TARGET = b"\0"
+"""How a sealed target begins, and no target of a request does."""
+
+
+class RecordSealer:
+    """Seals and opens what records hold. `seals`: whether new ones are sealed; what is sealed is opened either way. Without a `sealer`
+    nothing opens.
+    """
+
+    def __init__(self, sealer: Sealer | None, *, seals: bool) -> None:
+        self._sealer = sealer or _Keyless()
+        self.seals = seals
+
+    # ---- answers
+
+    def seal_answer(self, key: RecordKey, record_id: UUID, answer: StoredResponse) -> StoredResponse:
+        """The answer as stores keep it: packed before, sealed now."""
+        if not self.seals or answer.encoding == SEALED:
+            return answer
+        bound, head = _bound(key, record_id), _pack_head(answer)
+        body = b"" if answer.body is None else self._sealer.seal(answer.body, _BODY_OF + bound)
+        (tag, *_) = self._sealer.tags(_HEAD_OF + bound + _pack_head(replace(answer, body=None, encoding=0)))
+        return StoredResponse(0, self._sealer.seal(head, _HEAD_OF + bound), (), body, answer.body_length, tag, SEALED)
+
+    def open_answer(self, key: RecordKey, record_id: UUID, kept: StoredResponse) -> StoredResponse:
+        """The answer as it was packed, or as it is if it is not sealed. Raises `Unsealable`."""
+        if kept.encoding != SEALED:
+            return kept
+        bound = _bound(key, record_id)
+        opened = _unpack_head(self._sealer.open(kept.reason, _HEAD_OF + bound))
+        if opened.body is None or not kept.body:  # there was none, or the store could not hold it
+            return opened.without_body()
+        return replace(opened, body=self._sealer.open(kept.body, _BODY_OF + bound))
+
+    # ---- requests
+
+    def seal_intent(self, intent: Intent) -> Intent:
+        """The intent as stores get it."""
+        if not self.seals:
+            return intent
+        bound = intent.key.lookup_digest()
+        target = intent.target
+        if not target.startswith(_TARGET):
+            target = _TARGET + self._sealer.seal(target, _TARGET_OF + bound)
+        correlation = intent.correlation
+        if correlation is not None and not correlation.startswith(_CORRELATED):
+            correlation = self.correlations(intent.key.scope_id.partition(":")[0], correlation)[1]
+        return replace(intent, target=target, captured=self._seal_captured(bound, intent.captured), correlation=correlation)
+
+    def _seal_captured(self, bound: bytes, captured: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if not captured or _SEALED_NAME in captured:
+            return captured
+        plain = dumps({name: value for name, value in captured.items() if _sound(value)})
+        return {_SEALED_NAME: b64encode(self._sealer.seal(plain, _CAPTURED_OF + bound)).decode()}
+
+    def open_captured(self, key: RecordKey, captured: Mapping[str, str]) -> Mapping[str, str]:
+        """Captured values as they were. Raises `Unsealable`."""
+        sealed = captured.get(_SEALED_NAME)
+        if sealed is None:
+            return captured
+        try:
+            opened: Mapping[str, str] = loads(self._sealer.open(b64decode(sealed), _CAPTURED_OF + key.lookup_digest()))
+        except (JSONDecodeError, ValueError) as error:
+            raise Unsealable(str(error)) from error
+        return opened
+
+    def open_target(self, key: RecordKey, target: bytes) -> bytes:
+        """A request's target as it was. Raises `Unsealable`."""
+        return self._sealer.open(target[1:], _TARGET_OF + key.lookup_digest()) if target.startswith(_TARGET) else target
+
+    def correlations(self, scope: str, value: str) -> list[str]:
+        """What records of the scope with this correlation may hold: itself, then its keyed digest under each key, the present one first."""
+        data = _CORRELATION_OF + scope.encode() + b"\0" + value.encode("utf-8", "surrogatepass")
+        return [value, *(_CORRELATED + tag.hex() for tag in self._sealer.tags(data))]
+
+
+class _Keyless:
+    """A `Sealer` where no key is configured."""
+
+    def seal(self, plain: bytes, bound_to: bytes) -> bytes:
+        raise AssertionError("`check` refuses to encrypt without a key")
+
+    def open(self, sealed: bytes, bound_to: bytes) -> bytes:
+        raise Unsealable("no encryption key is configured")
+
+    def tags(self, data: bytes) -> tuple[bytes, ...]:
+        return ()
+
+
+NOTHING_OPENS = RecordSealer(None, seals=False)
+"""For where no key is configured."""
+
+
+def _bound(key: RecordKey, record_id: UUID) -> bytes:
+    return key.lookup_digest() + record_id.bytes
+
+
+def _sound(value: str) -> bool:
+    """Whether the text has an encoding (half of a surrogate pair has none); what has none is not kept, as without sealing."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pack_head(answer: StoredResponse) -> bytes:
+    digest, reason, headers = answer.body_digest, answer.reason, answer.headers
+    kept, count = answer.body is not None, len(headers)
+    head = _HEAD.pack(_VERSION, answer.status, answer.encoding, kept, answer.body_length, len(digest), len(reason), count)
+    lines = [part for name, value in headers for part in (_FIELD.pack(len(name), len(value)), name, value)]
+    return b"".join((head, digest, reason, *lines))
+
+
+def _unpack_head(packed: bytes) -> StoredResponse:
+    """The inverse of `_pack_head`, with an empty body in place of one that was kept. Raises `Unsealable`."""
+    try:
+        version, status, encoding, kept, length, digest_length, reason_length, count = _HEAD.unpack_from(packed)
+        if version != _VERSION:
+            raise Unsealable("a sealed answer of a later version")
+        reason_at = _HEAD.size + digest_length
+        at = reason_at + reason_length
+        digest, reason = packed[_HEAD.size : reason_at], packed[reason_at:at]
+        headers, at = _unpack_fields(packed, at, count)
+    except struct.error as error:
+        raise Unsealable("a sealed answer is cut") from error
+    if at != len(packed):
+        raise Unsealable("a sealed answer goes on after its end, or is cut")
+    return StoredResponse(status, reason, headers, b"" if kept else None, length, digest, encoding)
+
+
+def _unpack_fields(packed: bytes, at: int, count: int) -> tuple[Headers, int]:
+    fields: list[tuple[bytes, bytes]] = []
+    for _ in range(count):
+        name_length, value_length = _FIELD.unpack_from(packed, at)
+        middle = at + _FIELD.size + name_length
+        fields.append((packed[at + _FIELD.size : middle], packed[middle : middle + value_length]))
+        at = middle + value_length
+    return tuple(fields), at
