@@ -108,7 +108,7 @@ class House:
     async def line(self, answer: Answer) -> dict[str, Any]:
         """The access log's line of an answer."""
         request_id = answer.field("x-request-id") or b"no request id"
-        return (await self.told(b'"msg":"request"', request_id))[0]
+        return (await self.told(b'"msg":"request"', b'"request_id":"%b"' % request_id))[0]
 
     async def told(self, *texts: bytes) -> list[dict[str, Any]]:
         """The lines of the log that hold all of these texts, once there are any. One that is still being written is none yet."""
