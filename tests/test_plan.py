@@ -18,6 +18,7 @@ from gateway.core.policy import (
     KeyPolicy,
     Mode,
     OnUnknown,
+    Participate,
     Policy,
     QueryKey,
     Route,
@@ -31,6 +32,9 @@ UPSTREAMS = {"payments": NoUpstream()}
 
 def plans_of(policy: Policy, before: dict[str, RoutePlan] | None = None) -> dict[str, RoutePlan]:
     return make_plans((Route("charge", "/v1/charges", "payments", policy=policy),), UPSTREAMS, b"", before=before)
+
+
+TELLS, COMMITS = Participate(progress=True), Participate(co_commit=True)
 
 
 def guard_of(plans: dict[str, RoutePlan]) -> GuardPlan:
@@ -47,6 +51,7 @@ def test_a_plain_route_uses_nothing() -> None:
     assert (plan.find_key_in_body, plan.carry_key, plan.duplicates) == (None, None, None)
     assert (plan.changes_body, plan.captures, plan.seals, plan.marks, plan.observes) == (False,) * 5
     assert (plan.pointers, plan.removed) == ((), frozenset())
+    assert (plan.takes_part, plan.co_commits, plan.terms.co_commits) == (False,) * 3
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,10 @@ def test_a_plain_route_uses_nothing() -> None:
         ({"forward_key_in": BodyKey("/id")}, lambda plan: plan.carry_key and plan.changes_body and plan.pointers == ("/id",)),
         ({"forward_key_in": HeaderKey("Other")}, lambda plan: plan.carry_key and not plan.changes_body),
         ({"on_unknown": OnUnknown.REEXECUTE}, lambda plan: plan.captures and plan.terms.reexecute),
+        ({"on_unknown": OnUnknown.RESUME, "participate": TELLS}, lambda plan: plan.takes_part and plan.terms.reexecute),
+        ({"participate": TELLS}, lambda plan: plan.takes_part and not (plan.co_commits or plan.terms.co_commits)),
+        ({"participate": COMMITS}, lambda plan: plan.takes_part and plan.co_commits and plan.terms.co_commits),
+        ({"participate": COMMITS, "mode": Mode.OBSERVE}, lambda plan: not (plan.takes_part or plan.co_commits or plan.terms.co_commits)),
         ({"duplicates": 5.0}, lambda plan: plan.duplicates is not None),
         ({"hints": (Hint("X-Bank", remove=True),)}, lambda plan: plan.removed == {b"x-bank"}),
         ({"trust_retention": True}, lambda plan: plan.removed == {b"idempotency-retention"}),
