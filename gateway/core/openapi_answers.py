@@ -42,6 +42,9 @@ _TEXTS = {
 _COMES_BACK = frozenset({Situation.IN_FLIGHT, Situation.UNKNOWN, Situation.STORE_UNAVAILABLE})
 """What is answered with a `Retry-After`."""
 
+_STORED = frozenset({Problem.ABANDONED, Problem.CANCELLED})
+"""What a record is completed with: such a document is about no one request."""
+
 _DECIDED = frozenset(Situation) - {Situation.MISSING, Situation.INVALID, Situation.STORE_UNAVAILABLE}
 """What `gateway.core.status_headers.mark` has a word for."""
 
@@ -138,6 +141,8 @@ def responses(policy: Policy, problem_base: str, described: frozenset[str]) -> d
         kind = problem.value
         _add(result, kind.status, None, policy, f"{kind.title} (`{kind.slug}`). {kind.detail}")
         problems.setdefault(str(kind.status), []).append(problem)
+    if policy.accepts:
+        result[str(Problem.TOO_MANY_PENDING.value.status)].setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
     if policy.has_status:
         result["202"] = _accepted()
     for status, kinds in problems.items():
@@ -221,10 +226,13 @@ def _media_type(template: Template) -> str:
 
 def _problem_schema(kinds: list[Problem], problem_base: str) -> dict[str, Json]:
     """The documents that `gateway.http.problem` writes for these meanings."""
+    always = ["type", "title", "status", "detail", "instance", "retry"]
+    if _STORED.intersection(kinds):
+        always.remove("instance")
     retries = {retry for kind in kinds for retry in (kind.value.retry, kind.value.retry_later) if retry is not None}
     return {
         "type": "object",
-        "required": ["type", "title", "status", "detail", "instance", "retry"],
+        "required": always,
         "properties": {
             "type": {"type": "string", "format": "uri", "enum": [problem_base + kind.value.slug for kind in kinds]},
             "title": {"type": "string"},

@@ -37,7 +37,9 @@ LOOK_EVERY = 1.0
 AT_ONCE = 64
 """How many records one statement takes, at most."""
 
-ABANDON_EVERY = 2.0
+ABANDON_EVERY, ABANDON_IDLE = 2.0, 60.0
+"""Seconds between two looks for what is over; where no route accepts, there can only be what others have left."""
+
 ABANDON_AT_ONCE = 200
 UNSEALABLE_AGAIN = 60.0
 """Seconds after which a request is opened again that no key of this process opens."""
@@ -200,7 +202,7 @@ class AcceptedWork:
                 await self._take(guard, guard.policy.reconcile.pace.max_age)
         now = self._deps.clock.boottime()
         if now >= self._abandon_at:
-            self._abandon_at = now + ABANDON_EVERY
+            self._abandon_at = now + (ABANDON_EVERY if self._guards else ABANDON_IDLE)
             for ended in await self._acceptance.abandon(ABANDON_AT_ONCE, self._abandoned()):
                 self._deps.observer.abandoned(ended.route_id)
 

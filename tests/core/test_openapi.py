@@ -14,8 +14,10 @@ from gateway.core.openapi import METHODS, UNPLACED, overlay
 from gateway.core.policy import (
     BodyKey,
     Dialect,
+    Execution,
     HeaderKey,
     HeaderPrincipal,
+    InFlight,
     KeyMode,
     KeyPolicy,
     Mode,
@@ -279,6 +281,24 @@ def test_fields() -> None:
     assert set(rich["responses"]["201"]["headers"]) == {"Idempotent-Replayed", "Original-Request", "Idempotency-Duplicate", *status}
     assert set(rich["responses"]["422"]["headers"]) == status | retry
     assert set(rich["responses"]["400"]["headers"]) == retry
+
+
+def test_accepted_work() -> None:
+    """What may be answered before an operation is run, and what it may end with; the documents that records hold fit."""
+    base = set(applied(Policy("s", ()))["responses"])
+    shown = applied(Policy("s", (), in_flight=InFlight.ACCEPTED))
+    assert set(shown["responses"]) == base | {"202"}
+    said = applied(Policy("s", (), execution=Execution.ASYNC, on_expired=OnExpired.GONE))
+    assert set(said["responses"]) == base | {"202", "408", "410", "429"}
+    assert set(said["responses"]["202"]["headers"]) == {"Location", "Link", "Retry-After"}
+    assert "Retry-After" in said["responses"]["429"]["headers"]
+    assert _types(said, "410") == [BASE + "key-expired", BASE + "cancelled"]
+    assert said["x-idempotency"]["execution"] == "async"
+    for problem in (Problem.ABANDONED, Problem.CANCELLED):
+        document = json.loads(ProblemWriter(BASE).render(problem, request_id="")[2])
+        del document["instance"]
+        schema = said["responses"][str(problem.value.status)]["content"]["application/problem+json"]["schema"]
+        assert valid(document, schema)
 
 
 def test_retry_after_is_in_its_bounds() -> None:

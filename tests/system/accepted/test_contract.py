@@ -1,6 +1,7 @@
 """Accepted work as its clients see it: 202, the status resource, its answer, cancelling, and every refusal."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import asyncpg
@@ -10,6 +11,9 @@ from tests.support.client import PAYMENT, ask, payment
 from tests.support.gateway import Setup, running
 from tests.support.upstream import CountingUpstream, Exchange
 from tests.system.accepted.asking import location, look, to_its_end, told
+
+ROUNDS = int(os.environ.get("ACCEPTED_ROUNDS", "4"))
+"""Of simultaneous first requests."""
 
 
 class Gate:
@@ -242,7 +246,7 @@ async def test_no_plain_text_of_a_waiting_request_is_kept(accepting: Setup, upst
 async def test_of_many_simultaneous_first_requests_one_runs(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Fifty at once at two processes, some rounds: each is told 202 or 409, and the operation runs once."""
     async with running(accepting, tmp_path, "one") as one, running(accepting, tmp_path, "two") as two:
-        for number in range(4):
+        for number in range(ROUNDS):
             key = b"m%d" % number
             answers = await asyncio.gather(*(ask((one if n % 2 else two).port, payment(key, PAYMENT)) for n in range(50)))
             assert {answer.status for answer in answers} <= {202, 201, 409}
