@@ -5,8 +5,8 @@ accepted; or the record is parked, with nothing sent, for whoever has a slot fir
 client waits for it `settle_timeout` at most, since the record lasts already, and the write is repeated in the background.
 
 There is no leader. Each process looks about once a second for what is due on its accepting routes, and as soon as one of its slots is free
-where it knows of more. A statement whose reply is lost may have taken records of which this process does not know: they are given back by
-their owner tokens, for as long as it can land.
+where it knows of more. A statement whose reply is lost may have taken records of which this process does not know: pending ones are given
+back by their owner tokens, for as long as it can land; those in doubt are in doubt again when their leases have lapsed.
 """
 
 import asyncio
@@ -88,10 +88,12 @@ class AcceptedWork:
     # ---- accept
 
     def begin(self, kept: KeptRequest, lease: Lease) -> Attempt | None:
-        """Run the operation whose record this lease is of, where there is a free slot and nobody waits for it."""
+        """Run the operation whose record this lease is of, where there is a free slot and nobody waits for it. A re-execution
+        needs no slot: it may not wait as pending, since an attempt before it may have executed.
+        """
         guard, promise = kept.guard, kept.guard.promise
         assert promise is not None, "the route accepts"
-        if self._stopped or guard.route_id in self._more or self._free(guard) <= 0:
+        if not lease.reexecution and (self._stopped or guard.route_id in self._more or self._free(guard) <= 0):
             return None
         return self._begin(kept, lease, lease.started + promise.pending_for, 0.0)
 
@@ -214,7 +216,8 @@ class AcceptedWork:
         try:
             taken = await self._acceptance.take(guard.terms, limit, owners, doubtful=doubtful)
         except (StoreUnavailable, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) or error.may_have_landed:
+            # A doubt is left to the lapse of its lease: what an attempt may have executed is never pending.
+            if doubtful is None and (isinstance(error, asyncio.CancelledError) or error.may_have_landed):
                 self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
             raise
         if doubtful is None:

@@ -87,8 +87,8 @@ class Acceptance(Protocol):
         ...
 
     async def give_back(self, owners: Sequence[bytes]) -> int:
-        """-> `pending`, due now, for each of these tokens that has taken a record (`take`) of which nobody knows: its reply was lost.
-        Nothing was sent under any of them, and nothing will be. Returns how many.
+        """-> `pending`, due now, for each of these tokens that has taken a pending record (`take`) of which nobody knows: its reply was
+        lost. Nothing was sent under any of them, and nothing will be. Not for tokens of records in doubt. Returns how many.
         """
         ...
 

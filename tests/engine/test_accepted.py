@@ -15,6 +15,7 @@ from tests.engine.store import Lands, LosesReply, Refuses, Stalls
 from tests.engine.upstream import Part
 
 ASYNC = replace(POLICY, execution=Execution.ASYNC, pending_for=600.0)
+REPEATS = replace(ASYNC, on_unknown=OnUnknown.REEXECUTE)
 AWAY = Part(raises_unsent=NotSent(NotSentReason.CONNECT_REFUSED))
 
 
@@ -231,6 +232,44 @@ async def test_what_was_taken_and_nobody_heard_of_is_given_back(stage: Stage) ->
     record = await stage.record()
     assert (record.status, record.attempt) == (Status.COMPLETED, 1)
     assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_a_doubt_that_was_taken_and_nobody_heard_of_is_in_doubt_again(stage: Stage) -> None:
+    """Never pending: a cancel would say 410, and a long wait 408, that nothing was executed."""
+    work = work_of(stage, REPEATS)
+    stage.upstream.plays(Part(raises=InDoubt(DoubtReason.DISCONNECTED)))
+    await ask(stage, REPEATS)
+    await stage.quiet()
+    await stage.clock.sleep(200.0)
+    stage.store.script("take", Stalls(0.0), LosesReply())
+    looking = stage.loop.create_task(work.look())
+    await asyncio.wait({looking})
+    assert looking.exception() is not None
+    await asyncio.wait({stage.loop.create_task(work.look())})
+    assert (await stage.record()).status is Status.IN_PROGRESS
+    await stage.clock.sleep(60.0)
+    await stage.memory.sweep(10)
+    assert (await stage.record()).status is Status.UNKNOWN
+    await stage.clock.sleep(200.0)
+    await work.look()
+    await stage.quiet()
+    assert (await stage.record()).status is Status.COMPLETED
+
+
+@scene
+async def test_a_doubt_that_is_repeated_without_a_slot_does_not_wait_as_pending(stage: Stage) -> None:
+    """It runs at once: the upstream forgets, and pending would say that nothing was executed."""
+    policy = replace(REPEATS, concurrency=1)
+    stage.upstream.plays(Part(raises=InDoubt(DoubtReason.DISCONNECTED)), Part(pauses=(5.0,)))
+    await ask(stage, policy)
+    await stage.quiet()
+    await stage.clock.sleep(200.0)
+    await ask(stage, policy, key=RecordKey("payments:none", "key-2"))
+    assert promised(await ask(stage, policy)) is Status.IN_PROGRESS
+    await stage.quiet()
+    record = await stage.record()
+    assert (record.status, record.attempt) == (Status.COMPLETED, 2)
 
 
 @scene
