@@ -119,9 +119,10 @@ def test_gone_executes_nothing(found: Record, request: Fingerprint | None, polic
 
 
 @given(records, sent, policies, policies)
-def test_only_on_expired_matters(found: Record, request: Fingerprint | None, policy: Policy, other: Policy) -> None:
+def test_only_on_expired_and_in_flight_matter(found: Record, request: Fingerprint | None, policy: Policy, other: Policy) -> None:
     """No other setting of a route changes the decision."""
-    assert decide(found, request, policy) == decide(found, request, replace(other, on_expired=policy.on_expired))
+    alike = replace(other, on_expired=policy.on_expired, in_flight=policy.in_flight)
+    assert decide(found, request, policy) == decide(found, request, alike)
 
 
 @given(seconds)
