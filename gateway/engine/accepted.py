@@ -74,6 +74,7 @@ class AcceptedWork:
         self._writes: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._stopped = False
+        self._taking = asyncio.Lock()
         self._abandon_at = 0.0
 
     def serve(self, guards: Sequence[GuardPlan]) -> None:
@@ -209,21 +210,22 @@ class AcceptedWork:
                 self._deps.observer.abandoned(ended.route_id)
 
     async def _take(self, guard: GuardPlan, doubtful: float | None) -> None:
-        limit = min(self._free(guard), AT_ONCE)
-        if self._stopped or limit <= 0:
-            return
-        owners = [self._deps.randomness.token() for _ in range(limit)]
-        try:
-            taken = await self._acceptance.take(guard.terms, limit, owners, doubtful=doubtful)
-        except (StoreUnavailable, asyncio.CancelledError) as error:
-            # A doubt is left to the lapse of its lease: what an attempt may have executed is never pending.
-            if doubtful is None and (isinstance(error, asyncio.CancelledError) or error.may_have_landed):
-                self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
-            raise
-        if doubtful is None:
-            (self._more.add if taken else self._more.discard)(guard.route_id)
-        for one in taken:
-            self._go_on(one, guard)
+        async with self._taking:
+            limit = min(self._free(guard), AT_ONCE)
+            if self._stopped or limit <= 0:
+                return
+            owners = [self._deps.randomness.token() for _ in range(limit)]
+            try:
+                taken = await self._acceptance.take(guard.terms, limit, owners, doubtful=doubtful)
+            except (StoreUnavailable, asyncio.CancelledError) as error:
+                # A doubt is left to the lapse of its lease: what an attempt may have executed is never pending.
+                if doubtful is None and (isinstance(error, asyncio.CancelledError) or error.may_have_landed):
+                    self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
+                raise
+            if doubtful is None:
+                (self._more.add if taken else self._more.discard)(guard.route_id)
+            for one in taken:
+                self._go_on(one, guard)
 
     def _go_on(self, taken: Taken, guard: GuardPlan) -> None:
         """Run what was taken. Nothing was sent if that goes wrong, so it waits again."""
@@ -252,6 +254,11 @@ class AcceptedWork:
     def stop(self) -> None:
         """From now on nothing is taken, and what comes is parked: the process is being drained."""
         self._stopped = True
+
+    async def stopped(self) -> None:
+        """After `stop`: what was being taken then is an attempt, or its taking has failed."""
+        async with self._taking:
+            pass
 
     async def drain(self, limit: float) -> bool:
         """Repeat the last writes for so many seconds, and give back what may have been taken. Whether nothing is left."""

@@ -310,6 +310,7 @@ class Engine:
         """
         if self.accepted is not None:
             self.accepted.stop()
+            await self.accepted.stopped()
         await self._attempts.quiet(timeout)
         self._attempts.stop()
         await asyncio.gather(self._attempts.quiet(grace), self._lost.drain(grace))

@@ -11,7 +11,7 @@ from gateway.engine.answers import Promised, Reply
 from gateway.engine.engine import Engine
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
 from tests.engine.stage import ABANDONED, KEY, POLICY, Stage, refused, scene, told
-from tests.engine.store import Lands, LosesReply, Refuses, Stalls
+from tests.engine.store import AnswersLate, Lands, LosesReply, Refuses, Stalls
 from tests.engine.upstream import Part
 
 ASYNC = replace(POLICY, execution=Execution.ASYNC, pending_for=600.0)
@@ -317,3 +317,20 @@ async def test_a_drain_and_a_look_may_give_back_at_once(stage: Stage) -> None:
     looking = stage.loop.create_task(work.look())
     assert await stage.engine.drain(1.0)
     await looking
+
+
+@scene
+async def test_a_drain_waits_for_what_is_being_taken(stage: Stage) -> None:
+    """Taken by a process that had just begun to go away, it would have been in doubt, though nothing was sent."""
+    policy = replace(ASYNC, concurrency=1)
+    work_of(stage, policy).stop()
+    assert promised(await ask(stage, policy)) is Status.PENDING
+    other, _ = stage.another()
+    work = work_of(stage, policy, other)
+    stage.store.script("take", AnswersLate(1.0))
+    looking = stage.loop.create_task(work.look())
+    await stage.clock.sleep(0.5)
+    assert await other.drain(10.0)
+    looking.cancel()
+    await asyncio.wait({looking})
+    assert (await stage.record()).status is Status.COMPLETED
