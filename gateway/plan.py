@@ -65,6 +65,7 @@ from gateway.core.policy import (
     principal_headers,
 )
 from gateway.core.reconcile.policy import Resend
+from gateway.core.rewrite import Rewriting
 from gateway.core.scope import ScopeFound, derived_key, find_scope
 from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
@@ -108,7 +109,7 @@ class GuardPlan:
     its commit at most. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
     `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not
     depend on the request that asks for it. `takes_part`: the upstream is told which attempt it executes; `co_commits`:
-    it may complete the record itself.
+    it may complete the record itself. `rewriting` is as for `RoutePlan`.
     """
 
     route_id: str
@@ -141,12 +142,14 @@ class GuardPlan:
     replays_alike: bool
     takes_part: bool
     co_commits: bool
+    rewriting: Rewriting | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutePlan:
     """The constants of a route. `mode` is as logs and metrics call it. `guard` is None where the route passes straight through, `cors`
-    where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same upstream.
+    where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same upstream, `rewriting` where the
+    upstream gets the path as it came.
     """
 
     id: str
@@ -156,6 +159,7 @@ class RoutePlan:
     cors: Cors | None
     overrides: Overrides | None
     guard: GuardPlan | None
+    rewriting: Rewriting | None = None
 
 
 def make_plans(
@@ -165,11 +169,12 @@ def make_plans(
     *,
     version: int = VERSION,
     forwards_overrides: Collection[str] = (),
+    prefixed: Collection[str] = (),
     before: Mapping[str, RoutePlan] | None = None,
 ) -> dict[str, RoutePlan]:
     """The plans of a route map, by route id. `forwards_overrides` names the upstreams of which the operator says that they know none;
-    `version` is the fingerprint version that is written. `before` are the plans of the last map: what this process has seen of equal
-    requests stays known.
+    `prefixed` those that put a prefix in front of every path; `version` is the fingerprint version that is written.
+    `before` are the plans of the last map: what this process has seen of equal requests stays known.
     """
     guards = [(route.upstream, route.policy) for route in routes if route.policy is not None]
     overrides = {
@@ -180,15 +185,23 @@ def make_plans(
     equal = EqualRequests()
     for route in routes:
         upstream, earlier = upstreams[route.upstream], (before or {}).get(route.id)
+        rewriting = Rewriting(route.rewrite) if route.rewrite is not None or route.upstream in prefixed else None
         guard = (
             None
             if route.policy is None
             else make_guard_plan(
-                route, route.policy, upstream, secret, version=version, before=None if earlier is None else earlier.guard, equal=equal
+                route,
+                route.policy,
+                upstream,
+                secret,
+                version=version,
+                before=None if earlier is None else earlier.guard,
+                equal=equal,
+                rewriting=rewriting,
             )
         )
         mode = "off" if route.policy is None else route.policy.mode.value
-        plans[route.id] = RoutePlan(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard)
+        plans[route.id] = RoutePlan(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting)
     return plans
 
 
@@ -201,6 +214,7 @@ def make_guard_plan(
     version: int = VERSION,
     before: GuardPlan | None = None,
     equal: EqualRequests | None = None,
+    rewriting: Rewriting | None = None,
 ) -> GuardPlan:
     """The plan of one guarded route; the arguments as for `make_plans` and `make_fingerprinter`."""
     in_head = isinstance(policy.key.place, HeaderKey | QueryKey)
@@ -235,6 +249,7 @@ def make_guard_plan(
         replays_alike(policy.dialect),
         policy.takes_part,
         policy.takes_part and policy.participate.co_commit,
+        rewriting,
     )
 
 

@@ -5,6 +5,7 @@ Durations are seconds, sizes are bytes. What is kept out of a `repr` is a secret
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
+from urllib.parse import urlsplit
 
 from gateway.config import addresses
 from gateway.config.addresses import Listener, Network, TcpListener
@@ -227,7 +228,11 @@ class UpstreamHealth:
 class Targets(Form[tuple[str, ...]]):
     """The targets of an upstream, however the file spells them."""
 
-    url: Annotated[str | None, _TARGET, "http://host:port, https://host:port or unix:/path. Either this or `targets`."] = None
+    url: Annotated[
+        str | None,
+        _TARGET,
+        "http(s)://host:port, with a path to stand before every path if need be, or unix:/path. Either this or `targets`.",
+    ] = None
     targets: Annotated[
         tuple[str, ...] | None, ListOf(_TARGET, at_least=1), "Several URLs of one API, tried in turn. Either this or `url`."
     ] = None
@@ -238,8 +243,8 @@ class Targets(Form[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig:
-    """One upstream API. Each of `targets` (one or more, distinct) is scheme, host and optional port, or `unix:/path`,
-    nothing else.
+    """One upstream API. Each of `targets` (one or more, distinct) is scheme, host, optional port and optional path, or
+    `unix:/path`, nothing else.
 
     `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the
     Host line as received), `target` (each target's own) or the Host line's literal value. `forwards_overrides`: it
@@ -265,6 +270,11 @@ class UpstreamConfig:
     keepalive: Annotated[float, Duration("0s", "1h"), "How long an idle connection is kept; less than the upstream keeps it."] = 4.0
     max_connections: Annotated[int, Whole(1, 65535), "Connections of one process to each target."] = 256
     slot_wait: Annotated[float, Duration("0s", "5m"), "How long a request waits while all of them are taken."] = 1.0
+
+    @property
+    def prefixed(self) -> bool:
+        """Whether some target puts a path in front of every request's."""
+        return any(not target.startswith("unix:") and urlsplit(target).path for target in self.targets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from gateway.core.policy import (
     SourceForm,
 )
 from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
+from gateway.core.rewrite import Rewrite
 from gateway.core.setting import names
 
 ADMIN = names(Admin)
@@ -66,6 +67,7 @@ PROBE = names(ProbeForm)
 PROGRESS = names(ProgressSettings)
 RECONCILE = names(Reconcile)
 REQUEST = names(RequestForm)
+REWRITE = names(Rewrite)
 ROUTE = names(Route)
 ROUTE_MAP = names(RouteMap)
 RULE = names(Rule)

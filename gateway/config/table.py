@@ -124,8 +124,12 @@ def _align(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
+def _path(route: Route) -> str:
+    return route.path if route.rewrite is None else f"{route.path} ({route.rewrite.prefix} -> {route.rewrite.to})"
+
+
 def _row(route: Route) -> tuple[str, ...]:
-    first = (route.id, ",".join(sorted(route.methods)) or "any", ",".join(route.hosts) + route.path, route.upstream)
+    first = (route.id, ",".join(sorted(route.methods)) or "any", ",".join(route.hosts) + _path(route), route.upstream)
     policy = route.policy
     if policy is None:
         return first + ("-",) * (len(_HEADINGS) - len(first))

@@ -26,6 +26,7 @@ from gateway.core.kinds import (
     Yes,
 )
 from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
+from gateway.core.rewrite import Rewrite
 from gateway.core.route_hosts import parse_host
 from gateway.core.setting import Form, Key, Shape
 from gateway.core.signing import Algorithm
@@ -731,3 +732,4 @@ class Route:
         "The host, or a list: shop.example, or *.example for all names below it; for any port. Default: any host.",
     ] = ()
     cors: Annotated[Cors | None, "Which pages of other origins may read its answers. Default: as the file's `cors`."] = None
+    rewrite: Annotated[Rewrite | None, "The beginning of the path as the upstream gets it. Default: as it came."] = None

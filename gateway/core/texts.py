@@ -171,7 +171,7 @@ def exposed(url: str) -> bool:
 
 
 def upstream_url(text: str) -> str:
-    """`http(s)://host[:port]`, returned without a closing slash, or `unix:/path`."""
+    """`http(s)://host[:port][/prefix]`, returned without a closing slash, or `unix:/path`."""
     if text.startswith("unix:"):
         return f"unix:{socket_path(text, 'unix:/run/api.sock')}"
     if (found := _WITH_PORT.fullmatch(text)) and not 1 <= int(found[1]) <= 65535:
@@ -181,11 +181,22 @@ def upstream_url(text: str) -> str:
         raise ValueError("an upstream is http://host:port, https://host:port or unix:/path")
     if url.username is not None or url.password is not None:
         raise ValueError("an upstream URL holds no credentials")
-    if url.path not in {"", "/"} or url.query or url.fragment or "?" in text or "#" in text:
-        raise ValueError("an upstream URL ends after the host and port: the request target is forwarded as it came")
+    if url.query or url.fragment or "?" in text or "#" in text:
+        raise ValueError("an upstream URL ends after the path: the request's query is forwarded as it came")
     if not _VISIBLE.fullmatch(text):
         raise ValueError("an upstream URL is ASCII without spaces; write an international host name in its xn-- form")
-    return text.rstrip("/")
+    prefix = _upstream_prefix(url.path)
+    return text[: len(text) - len(url.path)] + prefix
+
+
+def _upstream_prefix(path: str) -> str:
+    """What stands before every path, without a closing slash."""
+    if path in {"", "/"}:
+        return ""
+    pattern = parse_pattern(path)
+    if pattern.rest or None in pattern.segments:
+        raise ValueError("the path of an upstream URL is written out, without parameters and without /**")
+    return path.removesuffix("/")
 
 
 def socket_path(text: str, example: str) -> str:

@@ -35,7 +35,7 @@ class Call(Request):
     `FinishedRequest`.
 
     `begin` must be called first. `fields` are the field lines without what would mislead the upstream; `doubles` the folded names of those
-    that came in a second spelling, which is gone. `origin_form` is the target that is forwarded, byte for byte; `effective_host` the host
+    that came in a second spelling, which is gone. `origin_form` is the target as received, in origin-form; `effective_host` the host
     that the request is for, as received; `hops` what `hops_left` says. `route` and `mode` are as logs call them. `guarded`: the request is
     under its route's `guard`. `sent_key` is the key that the head has; `scope` the caller's; `key` where its record is, known once there is
     a `key_digest`, which is its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
@@ -272,7 +272,8 @@ class Call(Request):
         if self.trace is not None:
             headers = carry(headers, self.trace)
         body = self.payload if guard.changes_body and isinstance(self.payload, bytes) else None
-        parts = Parts(headers, self.origin_form, body, self.text)
+        target = self.origin_form if guard.rewriting is None else guard.rewriting.apply(self.origin_form)
+        parts = Parts(headers, target, body, self.text)
         return parts if guard.carry_key is None else guard.carry_key(parts, self.key)
 
 

@@ -208,6 +208,8 @@ class Proxy:
         refused = None if plan.overrides is None else judge_overrides(call, plan.overrides, plan)
         if refused is not None:
             return refused
+        if plan.rewriting is not None and not plan.rewriting.takes(call.origin_form):
+            return Reply(Label.REFUSED_TARGET, Refused(Problem.TARGET_REFUSED))
         if plan.guard is not None:
             call.guard, call.guarded, call.mode = plan.guard, True, plan.mode
         return plan

@@ -32,7 +32,7 @@ async def pass_through(call: Call, plan: RoutePlan, wire_headers: Headers, clock
     answer: Answer
     try:
         call.go_on()
-        response = await plan.upstream.send(await _wire_request(call, wire_headers), _no_fence)
+        response = await plan.upstream.send(await _wire_request(call, plan, wire_headers), _no_fence)
         status = response.status
         answer = await _answer(call.method, response, clock)
     except NotSent as failure:
@@ -55,13 +55,14 @@ def _no_fence() -> bool:
     return True
 
 
-async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
+async def _wire_request(call: Call, plan: RoutePlan, wire_headers: Headers) -> UpstreamRequest:
     pace = call.pace()
     method = call.method.encode()
+    target = call.origin_form if plan.rewriting is None else plan.rewriting.apply(call.origin_form)
     announced = call.fields.first(b"content-length")
     length = int(announced) if announced is not None else None
     if call.body_read:
-        return _read_already(call, method, wire_headers)
+        return _read_already(call, method, target, wire_headers)
     framed = False
     body: bytes | AsyncIterator[bytes] = b""
     if not call.body.exists:
@@ -72,7 +73,7 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
         body = stream_body(call, pace)
     return UpstreamRequest(
         method,
-        call.origin_form,
+        target,
         wire_headers,
         body,
         length,
@@ -83,12 +84,12 @@ async def _wire_request(call: Call, wire_headers: Headers) -> UpstreamRequest:
     )
 
 
-def _read_already(call: Call, method: bytes, headers: Headers) -> UpstreamRequest:
+def _read_already(call: Call, method: bytes, target: bytes, headers: Headers) -> UpstreamRequest:
     """A request whose body was read in search of a key."""
     body = call.payload
     if isinstance(body, bytes):
-        return UpstreamRequest(method, call.origin_form, headers, body, frame_empty=True, lasting=True)
-    return UpstreamRequest(method, call.origin_form, headers, body.pieces(), body.length, lasting=True)
+        return UpstreamRequest(method, target, headers, body, frame_empty=True, lasting=True)
+    return UpstreamRequest(method, target, headers, body.pieces(), body.length, lasting=True)
 
 
 def _upgrade(call: Call) -> bytes | None:

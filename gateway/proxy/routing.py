@@ -95,6 +95,7 @@ def make_routing(
     *,
     version: int = VERSION,
     forwards_overrides: Collection[str] = (),
+    prefixed: Collection[str] = (),
     before: Routing | None = None,
 ) -> Routing:
     """Compile a route map. What is not said here is as for `make_plans`."""
@@ -105,6 +106,7 @@ def make_routing(
         secret,
         version=version,
         forwards_overrides=forwards_overrides,
+        prefixed=prefixed,
         before=None if before is None else before.plans,
     )
     return Routing(

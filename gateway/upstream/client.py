@@ -29,6 +29,7 @@ class HttpUpstream:
         endpoint = parse_endpoint(settings.url)
         tls = (ssl_context or ssl.create_default_context()) if endpoint.tls else None
         self.settings = settings
+        self._prefix = endpoint.prefix
         self._violations = ProtocolViolations(settings.url)
         self._pool = Pool(settings, endpoint, tls, server_name)
 
@@ -133,7 +134,7 @@ class HttpUpstream:
         """
         begun = False
         try:
-            data, bound = encode(request, self.settings.host)
+            data, bound = encode(request, self.settings.host, self._prefix)
             exchange = Exchange(connection, self.settings, request, fence, started, bound, failed, answered, self._violations, receiver)
             begun = exchange.begin(data)
         finally:

@@ -13,15 +13,17 @@ _TELLING = re.compile(rb"\n(?=[CTActa])(?i:%b|%b)" % (_FRAMING, _BINDING))
 """Field lines that decide something here. Of most lines the first letter tells that they do not."""
 
 
-def encode(request: UpstreamRequest, host: bytes | None = None) -> tuple[bytes, bool]:
+def encode(request: UpstreamRequest, host: bytes | None = None, prefix: bytes = b"") -> tuple[bytes, bool]:
     """The whole request as one buffer, or its head alone when the body is streamed. `host` replaces the value of its
-    Host line.
+    Host line, `prefix` stands before its target (which stays `*` where it is that).
 
     With it comes whether the request binds its connection to its caller, so that the client must not use it for another
     one. Raises ValueError if a part holds a line break, the target a space, or the fields framing: a caller's mistake
     that would otherwise become a second request on the wire (RFC 9112 section 11.2).
     """
     method, target, body = request.method, request.target, request.body
+    if prefix and target != b"*":
+        target = prefix + target
     head, breaks = _head(b"%b %b HTTP/1.1" % (method, target), request, host)
     binds = _judge(head, breaks)
     if b" " in target or b" " in method:

@@ -6,12 +6,15 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where connections go: a host and port, with or without TLS, or the path of a Unix socket."""
+    """Where connections go: a host and port, with or without TLS, or the path of a Unix socket. `prefix` stands before every target that is
+    a path.
+    """
 
     host: str = ""
     port: int = 0
     tls: bool = False
     path: str | None = None
+    prefix: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,7 @@ class UpstreamSettings:
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    """`http://host[:port]`, `https://host[:port]` or `unix:/path`. Raises ValueError for anything else, a path or
-    credentials included.
-    """
+    """`http://host[:port][/prefix]`, the same with `https`, or `unix:/path`. Raises ValueError for anything else, credentials included."""
     if url.startswith("unix:"):
         path = url.removeprefix("unix:")
         if not path.startswith("/"):
@@ -52,7 +53,8 @@ def parse_endpoint(url: str) -> Endpoint:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"not an http://, https:// or unix:/ address: {url!r}")
-    if parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"an upstream address is a scheme, a host and a port, nothing else: {url!r}")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(f"an upstream address is a scheme, a host, a port and a path, nothing else: {url!r}")
     tls = parts.scheme == "https"
-    return Endpoint(host=parts.hostname, port=parts.port or (443 if tls else 80), tls=tls)
+    prefix = parts.path.removesuffix("/").encode()
+    return Endpoint(host=parts.hostname, port=parts.port or (443 if tls else 80), tls=tls, prefix=prefix)

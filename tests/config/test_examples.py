@@ -46,6 +46,7 @@ NEEDS_MORE = {
     ".progress",
     ".tracing",
     ".routes.host",
+    ".routes.rewrite",
     ".routes.cors",
     ".admin.tls",
     ".upstreams.tls",

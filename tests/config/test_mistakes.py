@@ -198,8 +198,14 @@ REPLACED = [
     ),
     pytest.param(
         ":8000",
-        ":8000/v1",
-        "4:19: upstreams.payments.url: an upstream URL ends after the host and port: the request target is forwarded as it came",
+        ":8000/v1?a",
+        "4:19: upstreams.payments.url: an upstream URL ends after the path: the request's query is forwarded as it came",
+        id="url-query",
+    ),
+    pytest.param(
+        ":8000",
+        ":8000/v1//x",
+        "4:19: upstreams.payments.url: empty and dot segments never match, since requests are compared in their normal form; remove them",
         id="url-path",
     ),
     pytest.param("http://p", "http://u:p@p", "4:19: upstreams.payments.url: an upstream URL holds no credentials", id="url-credentials"),

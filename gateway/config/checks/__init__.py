@@ -12,6 +12,7 @@ from gateway.config.checks.overlap import check_overlap, warn_of_overlap
 from gateway.config.checks.participation import check_participation, warn_of_participation
 from gateway.config.checks.policy import check_policy, warn_of_policies
 from gateway.config.checks.recovery import check_recovery, warn_of_recovery
+from gateway.config.checks.rewrites import check_rewrites, warn_of_rewrites
 from gateway.config.checks.routes import check_routes, warn_of_routes
 from gateway.config.checks.tracing import check_tracing
 from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
@@ -29,6 +30,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_upstreams(root)
     yield from check_routes(root, upstreams, routes)
     yield from check_overlap(routes)
+    yield from check_rewrites(routes)
     yield from check_cors(root, routes)
     for one in routes:
         if one.guard is not None:
@@ -48,6 +50,7 @@ def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple
         *warn_of_cors(root, routes),
         *warn_of_routes(routes),
         *warn_of_overlap(routes),
+        *warn_of_rewrites(routes),
         *warn_of_policies(routes),
         *warn_of_recovery(routes),
         *warn_of_webhooks(routes, root),

@@ -65,7 +65,7 @@ def _check_targets(section: Section, targets: Sequence[str]) -> Findings:
 def _meaning(target: str) -> str:
     """Equal for two spellings of one target."""
     parts = urlsplit(target)
-    return target if target.startswith("unix:") else f"{parts.scheme}://{parts.hostname}:{_port(parts)}"
+    return target if target.startswith("unix:") else f"{parts.scheme}://{parts.hostname}:{_port(parts)}{parts.path}"
 
 
 def _port(parts: SplitResult) -> int:

@@ -405,6 +405,7 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
         identifier,
         version=config.fingerprint_version,
         forwards_overrides=forwards,
+        prefixed=frozenset(name for name, upstream in config.upstreams.items() if upstream.prefixed),
         before=before,
     )
 
