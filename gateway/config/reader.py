@@ -36,6 +36,8 @@ from gateway.dialects import names as dialect_names
 from gateway.runtime.local_files import LocalFileError, TooLarge, read_local
 
 MAX_SECRET_FILE = 64 * 1024
+FREE = "x-"
+"""How keys at the top of a file begin that are its writer's own: a place for anchors, of which nothing is read but by their aliases."""
 
 _DIGITS = re.compile(r"[-+]?[0-9]{1,40}", re.ASCII)
 _PATH = Text("a file path")
@@ -265,6 +267,8 @@ class Reader:
         entries = self.entries(node, place)
         if entries is None:
             return None
+        if not place.path:
+            entries = [entry for entry in entries if not entry.key.startswith(FREE)]
         known: dict[str, Entry] = {}
         names, meant = names_of(of), shape_of(of).meant
         for entry in entries:

@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gateway.config.model import Config
-from gateway.config.reader import spellings
+from gateway.config.reader import FREE, spellings
 from gateway.core.kinds import (
     Choice,
     DialectName,
@@ -44,6 +44,7 @@ def json_schema() -> Schema:
         "title": "Configuration of the idempotency gateway",
         "$defs": {"interpolated": {"type": "string", "pattern": r"\$\{", "description": "${VAR}, ${VAR:-default} or ${VAR:?message}"}},
         **_section(Config),
+        "patternProperties": {f"^{FREE}": {"description": "Yours: a place for anchors, of which nothing is read but by their aliases."}},
     }
 
 

@@ -245,6 +245,21 @@ def test_an_alias_stands_for_its_value(tmp_path: Path) -> None:
     assert second == Policy(scope="b", principal=())
 
 
+def test_a_key_of_the_writers_own_holds_anchors(tmp_path: Path) -> None:
+    """Keys that begin with `x-`, at the top of the file: what stands in them is read where an alias names it, and only there."""
+    own = "x-guard: &guard {retention: 7d}\nx-odd: !tag {no_setting: []}\n"
+    spelled_out = read(tmp_path, LEAST + "defaults: {retention: 7d}\n")
+    assert read(tmp_path, own + LEAST + "defaults: *guard\n").routes == spelled_out.routes
+
+
+def test_a_key_of_the_writers_own_stands_at_the_top(tmp_path: Path) -> None:
+    """Elsewhere it is a setting that nobody knows; and a mistake in what an alias names is told where it was written."""
+    assert mistakes(tmp_path, LEAST + "admin: {x-a: 1}\n")[0].endswith("admin.x-a: unknown key")
+    assert mistakes(tmp_path, LEAST + "x-guard: &guard {retenton: 7d}\ndefaults: *guard\n")[0].endswith(
+        "unknown key; did you mean `retention`?"
+    )
+
+
 def test_a_document_of_aliases_to_aliases_costs_nothing(tmp_path: Path) -> None:
     """Nine levels of ten aliases each are read as nine lists, not as a billion items."""
     levels = [f"z{level}: &z{level} [" + ", ".join([f"*z{level - 1}"] * 10 if level else ["x"] * 10) + "]" for level in range(10)]

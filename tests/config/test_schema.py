@@ -66,8 +66,12 @@ def _object_keyword(schema: dict[str, Any], name: str, wanted: Any, value: dict[
             return all(accepts(wanted[key], item) for key, item in value.items() if key in wanted)
         case "propertyNames":
             return all(accepts(wanted, key) for key in value)
+        case "patternProperties":
+            return all(accepts(inner, item) for pattern, inner in wanted.items() for key, item in value.items() if re.search(pattern, key))
         case "additionalProperties":
-            extra = [item for key, item in value.items() if key not in schema.get("properties", {})]
+            free = [*schema.get("patternProperties", {})]
+            known = {key for key in value if key in schema.get("properties", {}) or any(re.search(pattern, key) for pattern in free)}
+            extra = [item for key, item in value.items() if key not in known]
             return all(wanted is not False and accepts(wanted, item) for item in extra)
         case _:
             raise AssertionError(f"unknown keyword {name}")
