@@ -13,7 +13,8 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from gateway.core.decision import Label
@@ -23,6 +24,7 @@ from gateway.engine.answers import Promised, Refused, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.attempts import Attempts
 from gateway.engine.dependencies import Dependencies
+from gateway.engine.intents import intent_of
 from gateway.engine.kept import KeptRequest, open_request
 from gateway.engine.promised import Commitment
 from gateway.engine.retrying import until_answered
@@ -43,6 +45,8 @@ ABANDON_EVERY, ABANDON_IDLE = 2.0, 60.0
 ABANDON_AT_ONCE = 200
 UNSEALABLE_AGAIN = 60.0
 """Seconds after which a request is opened again that no key of this process opens."""
+
+_NO_LIMIT = 2**62
 
 NO_SLOT = "no_slot"
 UNSEALABLE = "unsealable"
@@ -113,7 +117,8 @@ class AcceptedWork:
 
     async def _park(self, kept: KeptRequest, lease: Lease, promise: Promise) -> Reply:
         guard, store = kept.guard, self._deps.store
-        parked = await self._said(guard, lambda: store.park(lease, NO_SLOT, 0.0, promise, unstarted=True))
+        late: Callable[[Parked], Awaitable[None]] = partial(self._keep_promise, kept, lease, promise)
+        parked = await self._said(guard, lambda: store.park(lease, NO_SLOT, 0.0, promise, unstarted=True), late)
         match parked:
             case Parked.FULL:
                 self._write(lambda: store.release(lease, NO_SLOT, guard.retention))
@@ -126,19 +131,43 @@ class AcceptedWork:
                     self._wake.set()
                 return _told(kept, Status.PENDING)
 
-    async def _said(self, guard: GuardPlan, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What the authority answers, asked until it does; None if that takes longer than a client waits. It is asked on then."""
+    async def _keep_promise(self, kept: KeptRequest, lease: Lease, promise: Promise, parked: Parked) -> None:
+        """The client has a 202, and now the authority says that too many wait: no limit counts any more. A refusal whose reply
+        was lost has deleted the record; then it is made anew, unless the key has another by now.
+        """
+        if parked is not Parked.FULL and parked is not Parked.MISSING:
+            return
+        deps, store = self._deps, self._deps.store
+        promise = replace(promise, per_route=_NO_LIMIT, per_principal=_NO_LIMIT)
+        if await until_answered(deps, partial(store.park, lease, NO_SLOT, 0.0, promise, unstarted=True)) is Parked.MISSING:
+            intent = intent_of(kept, kept.meaning, deps.randomness.token())
+            await until_answered(deps, partial(store.reserve, intent))
+            anew = replace(lease, owner=intent.owner, attempt=1, intent=intent)
+            await until_answered(deps, partial(store.park, anew, NO_SLOT, 0.0, promise, unstarted=True))
+
+    async def _said(
+        self, guard: GuardPlan, ask: Callable[[], Awaitable[T]], late: Callable[[T], Awaitable[None]] | None = None
+    ) -> T | None:
+        """What the authority answers, asked until it does; None if that takes longer than a client waits. It is asked on then,
+        and `late` is told the answer.
+        """
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        waits = True
 
         async def write() -> None:
             said = await until_answered(self._deps, ask)
             if not answered.done():
                 answered.set_result(said)
+            elif late is not None and not waits:
+                await late(said)
 
         self._spawn(write())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(guard.policy.settle_timeout):
                 return await answered
+        if answered.done() and not answered.cancelled():  # both at once
+            return answered.result()
+        waits = False
         return None
 
     def _write(self, ask: Callable[[], Awaitable[object]]) -> None:

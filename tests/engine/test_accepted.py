@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from gateway.core.decision import Label
 from gateway.core.model import RecordKey, Status
 from gateway.core.policy import Execution, MaxPending, OnUnknown, Policy
@@ -11,7 +13,7 @@ from gateway.engine.answers import Promised, Reply
 from gateway.engine.engine import Engine
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
 from tests.engine.stage import ABANDONED, KEY, POLICY, Stage, refused, scene, told
-from tests.engine.store import AnswersLate, Lands, LosesReply, Refuses, Stalls
+from tests.engine.store import AnswersLate, Lands, LosesReply, Refuses, Stalls, Trouble
 from tests.engine.upstream import Part
 
 ASYNC = replace(POLICY, execution=Execution.ASYNC, pending_for=600.0)
@@ -131,6 +133,35 @@ async def test_too_much_is_told_before_anything_is_accepted(stage: Stage) -> Non
     reply = await ask(stage, policy, key=third)
     assert (reply.label, refused(reply)) == (Label.TOO_MANY_PENDING, (429, "too-many-pending"))
     assert await stage.memory.find(third) is None
+
+
+@pytest.mark.parametrize("trouble", [Refuses(), LosesReply(), Lands(3.0)])
+def test_a_refusal_that_comes_after_the_202_refuses_nothing(trouble: Trouble) -> None:
+    """Too many wait, but the client was told before that was known: its operation waits, and runs."""
+
+    @scene
+    async def play(stage: Stage) -> None:
+        policy = replace(ASYNC, concurrency=1, max_pending=MaxPending(1, 1))
+        work = work_of(stage, policy)
+        stage.upstream.plays(Part(pauses=(60.0,)))
+        await ask(stage, policy)
+        await ask(stage, policy, key=RecordKey("payments:none", "key-2"))
+        third = RecordKey("payments:none", "key-3")
+        stage.store.script("park", trouble, *[Refuses()] * 8)
+        assert promised(await ask(stage, policy, key=third)) is Status.PENDING
+        await stage.clock.sleep(30.0)
+        waits = await stage.memory.find(third)
+        assert waits is not None
+        assert (waits.status, waits.attempt) == (Status.PENDING, 0)
+        for _ in range(40):
+            await stage.clock.sleep(1.0)
+            await work.look()
+        done = await stage.memory.find(third)
+        assert done is not None
+        assert done.status is Status.COMPLETED
+        assert len(stage.upstream.sent) == 3
+
+    play()
 
 
 @scene
