@@ -17,6 +17,7 @@ from gateway.operate.commands.audit import audit
 from gateway.operate.commands.dead_letters import dead_letters
 from gateway.operate.commands.health import health
 from gateway.operate.commands.records import records
+from gateway.operate.commands.secrecy import reencrypt
 from gateway.operate.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
 
 if TYPE_CHECKING:
@@ -339,6 +340,7 @@ def openapi(config: Path, document: Path | None, base_path: str) -> None:
 main.add_command(records)
 main.add_command(dead_letters)
 main.add_command(audit)
+main.add_command(reencrypt)
 main.add_command(health)
 
 

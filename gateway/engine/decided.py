@@ -39,11 +39,13 @@ def answer_to(decision: Decision) -> Reply:
     """The answer to a decision after which nothing remains to be done."""
     match decision:
         case ReplayWithoutBody(_, response):
-            members = {
-                "original_status": response.status,
-                "body_length": response.body_length,
-                "body_sha256": response.body_digest.hex(),
-            }
+            members: dict[str, object] = {}
+            if response.body_digest:  # else it was erased
+                members = {
+                    "original_status": response.status,
+                    "body_length": response.body_length,
+                    "body_sha256": response.body_digest.hex(),
+                }
             return Reply(Label.REPLAY_WITHOUT_BODY, Refused(Problem.RESPONSE_NOT_STORED, members=members))
         case InProgress(_, retry_after):
             return Reply(Label.IN_PROGRESS, Refused(Problem.REQUEST_IN_PROGRESS, retry_after=retry_after))

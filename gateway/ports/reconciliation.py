@@ -69,7 +69,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One line of the append-only audit table: who did what, and why. `action`: resolve, release, delete, requeue,
-    show_body, export.
+    show_body, export, erase.
     """
 
     actor: str
@@ -411,6 +411,11 @@ class Sealer(Protocol):
 
     def open(self, sealed: bytes, bound_to: bytes) -> bytes:
         """Raises `Unsealable`."""
+        ...
+
+    @property
+    def present(self) -> bytes:
+        """The id of the key that seals, which stands in bytes 2 to 9 of what it has sealed."""
         ...
 
     def tags(self, data: bytes) -> tuple[bytes, ...]:

@@ -15,6 +15,7 @@ import struct
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from orjson import JSONDecodeError, dumps, loads
@@ -34,6 +35,15 @@ _TARGET = b"\0"
 """How a sealed target begins, and no target of a request does."""
 
 
+class SealedParts(NamedTuple):
+    """What a record holds of its request: sealed, or in clear."""
+
+    target: bytes
+    captured: Mapping[str, str] | None
+    correlation: str | None
+    request: bytes | None
+
+
 class RecordSealer:
     """Seals and opens what records hold. `seals`: whether new ones are sealed; what is sealed is opened either way. Without a `sealer`
     nothing opens.
@@ -47,8 +57,9 @@ class RecordSealer:
 
     def seal_answer(self, key: RecordKey, record_id: UUID, answer: StoredResponse) -> StoredResponse:
         """The answer as stores keep it: packed before, sealed now."""
-        if not self.seals or answer.encoding == SEALED:
-            return answer
+        return answer if not self.seals or answer.encoding == SEALED else self._seal_answer(key, record_id, answer)
+
+    def _seal_answer(self, key: RecordKey, record_id: UUID, answer: StoredResponse) -> StoredResponse:
         bound, head = _bound(key, record_id), _pack_head(answer)
         body = b"" if answer.body is None else self._sealer.seal(answer.body, _BODY_OF + bound)
         (tag, *_) = self._sealer.tags(_HEAD_OF + bound + _pack_head(replace(answer, body=None, encoding=0)))
@@ -70,14 +81,17 @@ class RecordSealer:
         """The intent as stores get it."""
         if not self.seals:
             return intent
-        bound = intent.key.lookup_digest()
-        target = intent.target
+        sealed = self._seal_parts(intent.key, SealedParts(intent.target, intent.captured, intent.correlation, None))
+        return replace(intent, target=sealed.target, captured=sealed.captured, correlation=sealed.correlation)
+
+    def _seal_parts(self, key: RecordKey, parts: SealedParts) -> SealedParts:
+        """What is sealed already stays as it is. The request itself is sealed by whoever keeps it."""
+        bound, target, correlation = key.lookup_digest(), parts.target, parts.correlation
         if not target.startswith(_TARGET):
             target = _TARGET + self._sealer.seal(target, _TARGET_OF + bound)
-        correlation = intent.correlation
         if correlation is not None and not correlation.startswith(_CORRELATED):
-            correlation = self.correlations(intent.key.scope_id.partition(":")[0], correlation)[1]
-        return replace(intent, target=target, captured=self._seal_captured(bound, intent.captured), correlation=correlation)
+            correlation = self.correlations(key.scope_id.partition(":")[0], correlation)[1]
+        return SealedParts(target, self._seal_captured(bound, parts.captured), correlation, parts.request)
 
     def _seal_captured(self, bound: bytes, captured: Mapping[str, str] | None) -> Mapping[str, str] | None:
         if not captured or _SEALED_NAME in captured:
@@ -100,6 +114,34 @@ class RecordSealer:
         """A request's target as it was. Raises `Unsealable`."""
         return self._sealer.open(target[1:], _TARGET_OF + key.lookup_digest()) if target.startswith(_TARGET) else target
 
+    # ---- another key
+
+    @property
+    def present(self) -> bytes:
+        """The name of the key that seals, as sealed values bear it."""
+        return self._sealer.present
+
+    def reseal_answer(self, key: RecordKey, record_id: UUID, sealed: StoredResponse) -> StoredResponse:
+        """A sealed answer under the present key. Raises `Unsealable`."""
+        return self._seal_answer(key, record_id, self.open_answer(key, record_id, sealed))
+
+    def reseal_request(self, key: RecordKey, parts: SealedParts) -> SealedParts:
+        """What is sealed of it, under the present key; what is in clear stays so. Raises `Unsealable`."""
+        target, captured, correlation, request = parts
+        bound, scope = key.lookup_digest(), key.scope_id.partition(":")[0]
+        if captured is not None and _SEALED_NAME in captured:
+            opened = self.open_captured(key, captured)
+            captured = self._seal_captured(bound, opened)
+            for value in opened.values():
+                if correlation in (digests := self.correlations(scope, value))[1:]:
+                    correlation = digests[1]
+                    break
+        if target.startswith(_TARGET):
+            target = _TARGET + self._sealer.seal(self.open_target(key, target), _TARGET_OF + bound)
+        if request is not None:
+            request = self._sealer.seal(self._sealer.open(request, bound), bound)
+        return SealedParts(target, captured, correlation, request)
+
     def correlations(self, scope: str, value: str) -> list[str]:
         """What records of the scope with this correlation may hold: itself, then its keyed digest under each key, the present one first."""
         data = _CORRELATION_OF + scope.encode() + b"\0" + value.encode("utf-8", "surrogatepass")
@@ -117,6 +159,10 @@ class _Keyless:
 
     def tags(self, data: bytes) -> tuple[bytes, ...]:
         return ()
+
+    @property
+    def present(self) -> bytes:
+        return b""
 
 
 NOTHING_OPENS = RecordSealer(None, seals=False)

@@ -65,6 +65,11 @@ class AesSealer:
         except self._invalid_tag:
             raise Unsealable("changed since it was sealed, or another record's") from None
 
+    @property
+    def present(self) -> bytes:
+        """As `Sealer.present`."""
+        return self._first.id
+
     def tags(self, data: bytes) -> tuple[bytes, ...]:
         """As `Sealer.tags`: HMAC-SHA256 under a key of its own."""
         return tuple(hmac.digest(_expand(key.pseudorandom, b"/tag", 32), data, hashlib.sha256) for key in self._derived)

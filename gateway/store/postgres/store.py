@@ -51,6 +51,7 @@ from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.participation import PostgresParticipation
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.reconciliation import PostgresReconciliation
+from gateway.store.postgres.reencryption import PostgresReencryption
 from gateway.store.postgres.registry import Registry
 from gateway.store.postgres.restore import put_back
 from gateway.store.postgres.rows import Row, claim_arguments, columns, decode_record, intent_size
@@ -186,6 +187,7 @@ class PostgresStore:
         self.participation = PostgresParticipation(self._calls)
         self.acceptance = PostgresAcceptance(self._calls, self._lanes, sealer)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock, sealer)
+        self.reencryption = PostgresReencryption(self._calls, sealer)
         statements = Statements(self._clock)
         self._batches = Batches.of(self._lanes, statements, self._observer, WIDTH)
         # Upstreams that commit answers may hold their records locked: who waits for that holds up nobody else, and one

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
+import pytest
 from redis.asyncio import Redis
 
 from tests.support.client import ask, payment
-from tests.support.gateway import Setup, running
+from tests.support.gateway import Gateway, Setup, running
 from tests.support.upstream import CountingUpstream, Exchange
 
 FIRST, SECOND = "first-key-of-the-tests-0123456789abc", "second-key-of-the-tests-0123456789ab"
@@ -137,3 +138,67 @@ async def test_operators_see_it_opened(setup: Setup, upstream: CountingUpstream,
     assert b"marker_target" in output
     assert b"marker_value" in output
     assert b"body_base64" not in output
+
+
+async def command(gateway: Gateway, *arguments: str) -> tuple[int | None, bytes]:
+    """A command over the gateway's configuration: its exit code and what it says."""
+    name, *options = arguments
+    words = ("-m", "gateway", *name.split(), "--config", str(gateway.config), *options)
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    output, _ = await process.communicate()
+    return process.returncode, output
+
+
+async def test_a_rotation_under_load_loses_no_replay(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """While `reencrypt` goes on, every retry has its answer; then the former key may go, and all is there under the present one."""
+    marked = replace(setup, routes=ROUTES, max_execution="30s", redis="")
+    upstream.behave = answer_marked
+    keys = [b"k%d" % number for number in range(40)] + [b"large"]
+    async with running(replace(marked, more=SEALED), tmp_path, "before") as gateway:
+        first = {key: await ask(gateway.port, order(key)) for key in keys}
+    async with running(replace(marked, more=ROTATED), tmp_path, "rotated") as gateway:
+        moving = asyncio.create_task(command(gateway, "reencrypt", "--rate", "50"))
+        rounds = 0
+        while not moving.done() or not rounds:
+            assert [(await ask(gateway.port, order(key))).body for key in keys] == [first[key].body for key in keys]
+            rounds += 1
+        code, said = await moving
+        assert (code, b"%d moved; the former keys may go" % len(keys) in said) == (0, True), said
+    async with running(replace(marked, more=LOST), tmp_path, "after") as gateway:
+        again = {key: await ask(gateway.port, order(key)) for key in keys}
+        code, said = await command(gateway, "reencrypt")
+        assert (code, b"OK: 0 moved" in said) == (0, True), said
+    assert {key: (answer.status, answer.body) for key, answer in again.items()} == {key: (a.status, a.body) for key, a in first.items()}
+    assert set(upstream.runs.values()) == {1}
+
+
+async def test_reencrypt_says_what_it_cannot_open(setup: Setup, tmp_path: Path) -> None:
+    """And fails, so that nobody throws a key away that is needed."""
+    async with running(replace(setup, more=SEALED), tmp_path, "before") as gateway:
+        await ask(gateway.port, payment(b"k1"))
+    async with running(replace(setup, more=LOST), tmp_path, "lost") as gateway:
+        code, said = await command(gateway, "reencrypt")
+    assert code == 1
+    assert b"1 are under a key that is not configured" in said
+
+
+@pytest.mark.parametrize("more", [SEALED, ""], ids=["encrypted", "in clear"])
+async def test_an_erased_principal_runs_nothing_again(setup: Setup, upstream: CountingUpstream, tmp_path: Path, more: str) -> None:
+    """Nothing of what was stored is left but keys and digests, in Postgres and Redis; retries are refused; another caller keeps all."""
+    upstream.behave = answer_marked
+    other = b"Bearer tenant-b"
+    async with running(replace(setup, routes=ROUTES, max_execution="30s", more=more), tmp_path) as gateway:
+        await ask(gateway.port, order(b"k1"))
+        theirs = await ask(gateway.port, payment(b"k1", target=b"/v1/pay/x", principal=other))
+        await entries(setup.redis, 2)
+        code, said = await command(gateway, "records erase", "--principal", "Bearer tenant-a", "--reason", "GDPR-12")
+        assert (code, said) == (0, b"OK: 1 erased\n")
+        await asyncio.sleep(4)  # longer than any process remembers, and than the list of deletions takes to be read
+        refused = await ask(gateway.port, order(b"k1"))
+        assert (refused.status // 100, refused.problem) == (4, "response-not-stored")
+        again = await ask(gateway.port, payment(b"k1", target=b"/v1/pay/x", principal=other))
+        assert (again.status, again.body) == (theirs.status, theirs.body)
+        dump = (await dump_postgres(setup.postgres) + await dump_redis(setup.redis)).lower()
+    assert [marker for marker in (b"marker_value", b"marker_target", b"marker_query") if marker in dump] == []
+    assert b"gdpr-12" in dump
+    assert set(upstream.runs.values()) == {1}
