@@ -67,6 +67,7 @@ from gateway.core.policy import (
 from gateway.core.reconcile.policy import Resend
 from gateway.core.rewrite import Rewriting
 from gateway.core.scope import ScopeFound, derived_key, find_scope
+from gateway.core.sent_fields import SentFields
 from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
 from gateway.core.upstream_answer import removed_fields
@@ -109,7 +110,7 @@ class GuardPlan:
     its commit at most. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
     `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not
     depend on the request that asks for it. `takes_part`: the upstream is told which attempt it executes; `co_commits`:
-    it may complete the record itself. `rewriting` is as for `RoutePlan`.
+    it may complete the record itself. `rewriting` and `sent` are as for `RoutePlan`.
     """
 
     route_id: str
@@ -143,13 +144,14 @@ class GuardPlan:
     takes_part: bool
     co_commits: bool
     rewriting: Rewriting | None = None
+    sent: SentFields | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutePlan:
     """The constants of a route. `mode` is as logs and metrics call it. `guard` is None where the route passes straight through, `cors`
     where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same upstream, `rewriting` where the
-    upstream gets the path as it came.
+    upstream gets the path as it came, `sent` where it gets the fields so.
     """
 
     id: str
@@ -160,6 +162,7 @@ class RoutePlan:
     overrides: Overrides | None
     guard: GuardPlan | None
     rewriting: Rewriting | None = None
+    sent: SentFields | None = None
 
 
 def make_plans(
@@ -201,7 +204,9 @@ def make_plans(
             )
         )
         mode = "off" if route.policy is None else route.policy.mode.value
-        plans[route.id] = RoutePlan(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting)
+        plans[route.id] = RoutePlan(
+            route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting, route.request_headers
+        )
     return plans
 
 
@@ -250,6 +255,7 @@ def make_guard_plan(
         policy.takes_part,
         policy.takes_part and policy.participate.co_commit,
         rewriting,
+        route.request_headers,
     )
 
 

@@ -38,6 +38,7 @@ from gateway.core.policy import (
 )
 from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
 from gateway.core.rewrite import Rewrite
+from gateway.core.sent_fields import SentFields
 from gateway.core.setting import names
 
 ADMIN = names(Admin)
@@ -71,6 +72,7 @@ REWRITE = names(Rewrite)
 ROUTE = names(Route)
 ROUTE_MAP = names(RouteMap)
 RULE = names(Rule)
+SENT_FIELDS = names(SentFields)
 SOURCE = names(SourceForm)
 TARGETS = names(Targets)
 TIMEOUTS = names(UpstreamTimeouts)

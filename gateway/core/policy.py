@@ -28,6 +28,7 @@ from gateway.core.kinds import (
 from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
 from gateway.core.rewrite import Rewrite
 from gateway.core.route_hosts import parse_host
+from gateway.core.sent_fields import SentFields
 from gateway.core.setting import Form, Key, Shape
 from gateway.core.signing import Algorithm
 from gateway.core.units import parse_duration
@@ -733,3 +734,4 @@ class Route:
     ] = ()
     cors: Annotated[Cors | None, "Which pages of other origins may read its answers. Default: as the file's `cors`."] = None
     rewrite: Annotated[Rewrite | None, "The beginning of the path as the upstream gets it. Default: as it came."] = None
+    request_headers: Annotated[SentFields | None, "Fields that are set or removed on the way to the upstream."] = None

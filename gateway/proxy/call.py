@@ -271,6 +271,8 @@ class Call(Request):
             headers = uncoded(headers)
         if self.trace is not None:
             headers = carry(headers, self.trace)
+        if guard.sent is not None:
+            headers = guard.sent.apply(headers)
         body = self.payload if guard.changes_body and isinstance(self.payload, bytes) else None
         target = self.origin_form if guard.rewriting is None else guard.rewriting.apply(self.origin_form)
         parts = Parts(headers, target, body, self.text)

@@ -272,6 +272,8 @@ class Proxy:
         wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=call.hops), policy)
         if call.trace is not None:
             wire = carry(wire, call.trace)
+        if plan.sent is not None:
+            wire = plan.sent.apply(wire)
         try:
             if may_mislead(call, plan) and (refused := await judge_body(call, plan, self._memory)) is not None:
                 return refused

@@ -47,6 +47,7 @@ NEEDS_MORE = {
     ".tracing",
     ".routes.host",
     ".routes.rewrite",
+    ".routes.request_headers",
     ".routes.cors",
     ".admin.tls",
     ".upstreams.tls",

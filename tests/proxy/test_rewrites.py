@@ -12,6 +12,12 @@ ROUTES = """
   - {id: pay, path: /v1/pay, upstream: payments, methods: [POST], rewrite: {from: /v1, to: /internal}, idempotency: {}}
   - {id: plain, path: /open/**, upstream: payments, rewrite: {from: /open, to: /}}
   - {id: kept, path: /kept, upstream: deep, methods: [POST], idempotency: {}}
+  - id: fields
+    path: /fields
+    upstream: payments
+    idempotency: {}
+    request_headers: &sent {set: {X-Edge: eu}, remove: [X-Debug]}
+  - {id: free, path: /free, upstream: payments, request_headers: *sent}
   - {id: moved, path: /moved/**, upstream: deep, rewrite: {from: /moved, to: /}}
   - {id: below, path: /**, upstream: deep}
 """
@@ -88,3 +94,14 @@ async def test_the_prefix_of_the_upstream_stands_in_front(house: House) -> None:
     assert (await raw(house, b"POST /kept HTTP/1.1", key)).status == 201
     assert house.last.target == b"/api/v3/kept"
     assert refusal(await raw(house, b"POST /below/../../x HTTP/1.1")) == (400, "target-refused")
+
+
+@pytest.mark.parametrize("path", [b"/fields", b"/free"])
+async def test_fields_are_set_and_removed(house: House, path: bytes) -> None:
+    """In every spelling; a retry is told apart by what the client sent."""
+    key = fresh()
+    answer = await house.ask(path, key, more=(b"x_edge: mine", b"X-Edge: mine", b"X-Debug: 1", b"x_debug: 2", b"X-Other: 3"))
+    assert answer.status == 201
+    names = {b"x-edge", b"x_edge", b"x-debug", b"x_debug", b"x-other"}
+    assert [field for field in house.last.fields if field[0].lower() in names] == [(b"X-Other", b"3"), (b"X-Edge", b"eu")]
+    assert replayed(await house.ask(path, key)) == (path == b"/fields")

@@ -14,6 +14,7 @@ from gateway.config.checks.policy import check_policy, warn_of_policies
 from gateway.config.checks.recovery import check_recovery, warn_of_recovery
 from gateway.config.checks.rewrites import check_rewrites, warn_of_rewrites
 from gateway.config.checks.routes import check_routes, warn_of_routes
+from gateway.config.checks.sent_fields import check_sent_fields
 from gateway.config.checks.tracing import check_tracing
 from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
 from gateway.config.checks.webhooks import check_webhooks, warn_of_webhooks
@@ -31,6 +32,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_routes(root, upstreams, routes)
     yield from check_overlap(routes)
     yield from check_rewrites(routes)
+    yield from check_sent_fields(routes)
     yield from check_cors(root, routes)
     for one in routes:
         if one.guard is not None:
