@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gateway.core.model import Earlier, Fingerprint, Lease, RecordKey, Status, StoredResponse, Terms
+from gateway.core.model import Earlier, Fingerprint, Intent, Lease, RecordKey, Status, StoredResponse, Terms
 from gateway.ports import Transition
 from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
 from gateway.ports.reconciliation import Unsealable
@@ -51,6 +51,8 @@ class PostgresAcceptance:
         self._calls = calls
         self._sealer = sealer
         self._accepts: Batcher[Accepting, Parked] = Batcher("accept", lanes, _accept(calls.clock), calls.observer, width=WIDTH)
+        # As in `PostgresStore`: what may wait for an upstream's transaction holds up nobody else.
+        self._apart: Batcher[Accepting, Parked] = Batcher("accept", lanes, _accept(calls.clock), calls.observer, width=1)
 
     async def accept(self, lease: Lease, promise: Promise) -> Transition:
         """As the port says."""
@@ -63,7 +65,8 @@ class PostgresAcceptance:
         return await self._submit(lease, Accepting(row, promise, limited=unstarted))
 
     async def _submit(self, lease: Lease, accepting: Accepting) -> Parked:
-        parked = await self._accepts.submit(lease.owner, accepting, 0, self._calls.deadline())
+        accepts = self._apart if lease.intent is not None and lease.intent.terms.co_commits else self._accepts
+        parked = await accepts.submit(lease.owner, accepting, 0, self._calls.deadline())
         assert parked is not None, "each row of the statement has an answer"
         return parked
 
@@ -141,13 +144,15 @@ def _opened(taken: Taken, sealer: RecordSealer) -> Taken:
 def _taken(row: Row, sent: float, terms: Terms, *, doubtful: bool) -> Taken:
     earlier = Earlier.DOUBTED if doubtful else Earlier.JUDGED if row["judged"] else Earlier.NOTHING
     key = RecordKey(row["scope_id"], row["idempotency_key"])
+    fingerprint = Fingerprint(row["fingerprint_version"], row["fingerprint_policy"], row["request_fingerprint"])
+    intent = Intent(key, fingerprint, row["owner"], terms, row["request_id"], row["request_method"], row["request_target"])
     return Taken(
-        Lease(key, row["record_id"], row["owner"], row["attempt"], sent, terms.lease, earlier),
+        Lease(key, row["record_id"], row["owner"], row["attempt"], sent, terms.lease, earlier, intent),
         row["route_id"],
         row["request_id"],
         row["request_method"],
         row["request_target"],
-        Fingerprint(row["fingerprint_version"], row["fingerprint_policy"], row["request_fingerprint"]),
+        fingerprint,
         decode_captured(row["captured"]),
         row["correlation"],
         row["request_sealed"],

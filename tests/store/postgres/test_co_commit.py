@@ -18,10 +18,12 @@ from gateway.core.model import Lease, Record, Status
 from gateway.core.recovery_point import RecoveryPoint
 from gateway.devtools.embedded import PostgresServer
 from gateway.ports import Retention, Transition
+from gateway.ports.accepted import Parked
 from gateway.ports.participation import Participant
 from gateway.store import co_commit
 from gateway.store.migrate import MigrationError
 from gateway.store.postgres import PostgresStore
+from tests.store.contract.accepted_contract import PROMISE
 from tests.store.contract.harness import KEPT, LEASE, MAX_EXECUTION, RETENTION, age_records, found, intent, remembered, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.store.postgres.watch import until_waiting
@@ -340,3 +342,33 @@ async def test_the_printed_script(services: Services, postgres_server: PostgresS
     assert {(row["prosecdef"], tuple(row["proconfig"])) for row in rows} == {(True, ("search_path=public, pg_temp",))}
     await connection.close()
     services.drop_database(postgres_server, dsn)
+
+
+async def test_accepted_work_that_an_upstream_holds_holds_up_nobody_else(
+    store: PostgresStore, upstream: "Connection", connection: "Connection"
+) -> None:
+    """Whether it was accepted or taken: its settle, and the word that it is accepted, wait apart from those of other routes."""
+    wanted = [intent(co_commits=True, sealed=b"request") for _ in range(8)]
+    held = [await reserved(store, each) for each in wanted]
+    for lease in held[:4]:
+        assert await store.park(lease, "no_slot", 0.0, PROMISE) is Parked.DONE
+    taken = await store.acceptance.take(wanted[0].terms, 4, [secrets.token_bytes(16) for _ in range(4)])
+    settled_later, accepted_later = [one.lease for one in taken], held[4:]
+    transaction = upstream.transaction()
+    await transaction.start()
+    for lease in (*settled_later, *accepted_later):
+        await upstream.execute("SELECT gateway_fence($1)", token(lease))
+    waiting, told = [], []
+    for settled, accepted in zip(settled_later, accepted_later, strict=True):
+        waiting.append(asyncio.create_task(store.complete(settled, response(), KEPT)))
+        told.append(asyncio.create_task(store.acceptance.accept(accepted, PROMISE)))
+        await asyncio.sleep(0.05)  # so that they do not travel together
+    await until_waiting(connection, 2)
+    others = await asyncio.gather(*(reserved(store, intent(route_id="other", sealed=b"request")) for _ in range(4)))
+    for other in others:
+        assert await store.acceptance.accept(other, PROMISE) is Transition.DONE
+        assert (await store.complete(other, response(), KEPT)).transition is Transition.DONE
+    assert not any(task.done() for task in (*waiting, *told))
+    await transaction.commit()
+    assert {one.transition for one in await asyncio.gather(*waiting)} == {Transition.DONE}
+    assert set(await asyncio.gather(*told)) == {Transition.DONE}
