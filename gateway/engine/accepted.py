@@ -156,16 +156,15 @@ class AcceptedWork:
 
         async def write() -> None:
             said = await until_answered(self._deps, ask)
-            if not answered.done():
+            if waits:
                 answered.set_result(said)
-            elif late is not None and not waits:
+            elif late is not None:
                 await late(said)
 
         self._spawn(write())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(guard.policy.settle_timeout):
-                return await answered
-        if answered.done() and not answered.cancelled():  # both at once
+        # A wait that cancels nothing: an answer that comes in the moment in which it ends is still an answer.
+        await asyncio.wait([answered], timeout=guard.policy.settle_timeout)
+        if answered.done():
             return answered.result()
         waits = False
         return None
@@ -196,10 +195,11 @@ class AcceptedWork:
         deps, guard = self._deps, kept.guard
         assert guard.promise is not None, "the route accepts"
         attempt = Attempt(deps, kept, lease, commitment=Commitment(guard.promise, until, self._abandoned))
+        # Before the attempt begins: whoever catches a defect takes it that nothing was sent.
+        deps.observer.work_began(guard.route_id, waited + deps.clock.boottime() - lease.started)
         self._attempts.begin(attempt, guards=True)
         self._running[guard.upstream_name] += 1
         attempt.reply.add_done_callback(lambda _: self._ended(guard))
-        deps.observer.work_began(guard.route_id, waited + deps.clock.boottime() - lease.started)
         return attempt
 
     def _ended(self, guard: GuardPlan) -> None:

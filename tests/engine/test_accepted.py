@@ -165,6 +165,53 @@ def test_a_refusal_that_comes_after_the_202_refuses_nothing(trouble: Trouble) ->
 
 
 @scene
+async def test_a_refusal_in_the_moment_of_the_202_refuses_or_is_withdrawn(stage: Stage) -> None:
+    """It comes just as the client's patience ends: whichever is first, a client that was told 202 has a record."""
+    policy = replace(ASYNC, concurrency=1, max_pending=MaxPending(1, 1))
+    stage.upstream.plays(Part(pauses=(60.0,)))
+    await ask(stage, policy)
+    await ask(stage, policy, key=RecordKey("payments:none", "key-2"))
+    third = RecordKey("payments:none", "key-3")
+    stage.store.script("park", AnswersLate(policy.settle_timeout))
+    reply = await ask(stage, policy, key=third)
+    await stage.clock.sleep(5.0)
+    assert (reply.label is Label.ACCEPTED) == (await stage.memory.find(third) is not None)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_defect_as_it_begins_sends_nothing(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is released or parked then, for anybody to run: so nothing of it may be at the upstream."""
+
+    @scene
+    async def play(stage: Stage) -> None:
+        work = work_of(stage)
+        if taken:
+            work.stop()
+            assert promised(await ask(stage)) is Status.PENDING
+            work = work_of(stage, engine=stage.another()[0])
+        with monkeypatch.context() as patch:
+            patch.setattr(stage.observer, "work_began", _defect)
+            if taken:
+                await work.look()
+            else:
+                with pytest.raises(Defect):
+                    await ask(stage)
+        await stage.clock.sleep(1.0)
+        assert (await stage.record()).status is (Status.PENDING if taken else Status.FAILED_RETRYABLE)
+        assert stage.upstream.sent == []
+
+    play()
+
+
+class Defect(Exception):
+    """What is raised."""
+
+
+def _defect(route: str, seconds: float) -> None:
+    raise Defect
+
+
+@scene
 async def test_a_lost_park_is_repeated_and_kept(stage: Stage) -> None:
     """The record lasts since its reserve; the client is told 202, and it is parked as soon as that can be said."""
     policy = replace(ASYNC, concurrency=1)
