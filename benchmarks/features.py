@@ -50,6 +50,7 @@ FEATURES = {
     "resend (the request is sealed)": Feature(
         policy="reconcile: {probe: resend}", more="encryption_key: a-key-of-the-benchmark-0123456789-0123456789"
     ),
+    "encryption: answers": Feature(more="encryption_key: a-key-of-the-benchmark-0123456789-0123456789\nencryption: {answers: true}"),
     "in_flight: wait": Feature(policy="in_flight: wait"),
     "fingerprint.ignore": Feature(policy="fingerprint: {ignore: [/description]}"),
     "participate: progress": Feature(policy="participate: {progress: true}", more="progress: {listen: 127.0.0.1:0}"),

@@ -3,8 +3,9 @@
 A sealed answer is a `StoredResponse` that stores carry like any other, in a row, in the archive, in Redis and in the local cache:
 
 * `encoding` is `SEALED`, `status` 0, `headers` are none;
-* `reason` is the sealed head: status, reason, header fields, how the body is packed, length and SHA-256 of the plain body;
-* `body` is the sealed body, packed before; of zero bytes where there is none, so that a sealed answer never passes for one without a body;
+* `reason` is the sealed head: status, reason, header fields, how the body is packed, length and SHA-256 of the plain body, and behind all
+  that a body of at most `WITH_HEAD` bytes;
+* `body` is a longer body, packed and sealed; else of zero bytes, so that a sealed answer never passes for one without a body;
 * `body_digest` is a keyed digest of the head, packed in whatever way: a repeated statement is known by it, though its bytes are others;
 * `body_length` is that of the plain body, in clear.
 
@@ -23,8 +24,13 @@ from orjson import JSONDecodeError, dumps, loads
 from gateway.core.model import SEALED, Headers, Intent, RecordKey, StoredResponse
 from gateway.ports.reconciliation import Sealer, Unsealable
 
+WITH_HEAD = 4 * 1024
+"""A body of so many bytes at most is sealed with its head: a second sealing costs more than its bytes do, and they share a row anyway."""
+
 _VERSION = 1
-# version, status, encoding, body kept, body_length, lengths of body_digest and reason, number of header fields
+_NONE, _APART, _BEHIND = 0, 1, 2
+"""Where the body is."""
+# version, status, encoding, where the body is, body_length, lengths of body_digest and reason, number of header fields
 _HEAD = struct.Struct(">BHBBQHII")
 _FIELD = struct.Struct(">II")
 _HEAD_OF, _BODY_OF, _CAPTURED_OF, _TARGET_OF, _CORRELATION_OF = b"head\0", b"body\0", b"captured\0", b"target\0", b"correlation\0"
@@ -60,18 +66,25 @@ class RecordSealer:
         return answer if not self.seals or answer.encoding == SEALED else self._seal_answer(key, record_id, answer)
 
     def _seal_answer(self, key: RecordKey, record_id: UUID, answer: StoredResponse) -> StoredResponse:
-        bound, head = _bound(key, record_id), _pack_head(answer)
-        body = b"" if answer.body is None else self._sealer.seal(answer.body, _BODY_OF + bound)
-        (tag, *_) = self._sealer.tags(_HEAD_OF + bound + _pack_head(replace(answer, body=None, encoding=0)))
-        return StoredResponse(0, self._sealer.seal(head, _HEAD_OF + bound), (), body, answer.body_length, tag, SEALED)
+        bound, body = _bound(key, record_id), answer.body
+        (tag, *_) = self._sealer.tags(_HEAD_OF + bound + _pack_head(answer, 0, _NONE))
+        if body is None:
+            head, apart = _pack_head(answer, answer.encoding, _NONE), b""
+        elif len(body) <= WITH_HEAD:
+            head, apart = _pack_head(answer, answer.encoding, _BEHIND) + body, b""
+        else:
+            head, apart = _pack_head(answer, answer.encoding, _APART), self._sealer.seal(body, _BODY_OF + bound)
+        return StoredResponse(0, self._sealer.seal(head, _HEAD_OF + bound), (), apart, answer.body_length, tag, SEALED)
 
     def open_answer(self, key: RecordKey, record_id: UUID, kept: StoredResponse) -> StoredResponse:
         """The answer as it was packed, or as it is if it is not sealed. Raises `Unsealable`."""
         if kept.encoding != SEALED:
             return kept
         bound = _bound(key, record_id)
-        opened = _unpack_head(self._sealer.open(kept.reason, _HEAD_OF + bound))
-        if opened.body is None or not kept.body:  # there was none, or the store could not hold it
+        opened, where = _unpack_head(self._sealer.open(kept.reason, _HEAD_OF + bound))
+        if where == _BEHIND:
+            return opened
+        if where == _NONE or not kept.body:  # there was none, or the store could not hold it
             return opened.without_body()
         return replace(opened, body=self._sealer.open(kept.body, _BODY_OF + bound))
 
@@ -182,18 +195,17 @@ def _sound(value: str) -> bool:
     return True
 
 
-def _pack_head(answer: StoredResponse) -> bytes:
+def _pack_head(answer: StoredResponse, encoding: int, where: int) -> bytes:
     digest, reason, headers = answer.body_digest, answer.reason, answer.headers
-    kept, count = answer.body is not None, len(headers)
-    head = _HEAD.pack(_VERSION, answer.status, answer.encoding, kept, answer.body_length, len(digest), len(reason), count)
+    head = _HEAD.pack(_VERSION, answer.status, encoding, where, answer.body_length, len(digest), len(reason), len(headers))
     lines = [part for name, value in headers for part in (_FIELD.pack(len(name), len(value)), name, value)]
     return b"".join((head, digest, reason, *lines))
 
 
-def _unpack_head(packed: bytes) -> StoredResponse:
-    """The inverse of `_pack_head`, with an empty body in place of one that was kept. Raises `Unsealable`."""
+def _unpack_head(packed: bytes) -> tuple[StoredResponse, int]:
+    """The inverse of `_pack_head`: the answer with the body that is behind its head, and where its body is. Raises `Unsealable`."""
     try:
-        version, status, encoding, kept, length, digest_length, reason_length, count = _HEAD.unpack_from(packed)
+        version, status, encoding, where, length, digest_length, reason_length, count = _HEAD.unpack_from(packed)
         if version != _VERSION:
             raise Unsealable("a sealed answer of a later version")
         reason_at = _HEAD.size + digest_length
@@ -202,9 +214,9 @@ def _unpack_head(packed: bytes) -> StoredResponse:
         headers, at = _unpack_fields(packed, at, count)
     except struct.error as error:
         raise Unsealable("a sealed answer is cut") from error
-    if at != len(packed):
+    if at > len(packed) or (at < len(packed) and where != _BEHIND):
         raise Unsealable("a sealed answer goes on after its end, or is cut")
-    return StoredResponse(status, reason, headers, b"" if kept else None, length, digest, encoding)
+    return StoredResponse(status, reason, headers, packed[at:] if where == _BEHIND else None, length, digest, encoding), where
 
 
 def _unpack_fields(packed: bytes, at: int, count: int) -> tuple[Headers, int]:

@@ -72,7 +72,7 @@ class AesSealer:
 
     def tags(self, data: bytes) -> tuple[bytes, ...]:
         """As `Sealer.tags`: HMAC-SHA256 under a key of its own."""
-        return tuple(hmac.digest(_expand(key.pseudorandom, b"/tag", 32), data, hashlib.sha256) for key in self._derived)
+        return tuple(hmac.digest(key.tag, data, hashlib.sha256) for key in self._derived)
 
     def _cipher(self, key: "_Key", head: bytes) -> Any:
         salt = head[1 + _ID : 1 + _ID + _SALT]
@@ -82,11 +82,12 @@ class AesSealer:
 class _Key(NamedTuple):
     pseudorandom: bytes
     id: bytes
+    tag: bytes
 
 
 def _derive(secret: bytes) -> _Key:
     pseudorandom = hmac.digest(_DOMAIN, secret, hashlib.sha256)
-    return _Key(pseudorandom, _expand(pseudorandom, b"/id", _ID))
+    return _Key(pseudorandom, _expand(pseudorandom, b"/id", _ID), _expand(pseudorandom, b"/tag", 32))
 
 
 def _expand(pseudorandom: bytes, info: bytes, length: int) -> bytes:

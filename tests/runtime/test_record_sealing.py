@@ -23,7 +23,7 @@ FIELDS = st.lists(st.tuples(NAMES, st.binary(max_size=40)), max_size=6).map(tupl
 
 @st.composite
 def answers(draw: st.DrawFn) -> StoredResponse:
-    body = draw(st.binary(max_size=300))
+    body = draw(st.binary(max_size=300)) * draw(st.sampled_from([1, 1, 50]))
     plain = StoredResponse(
         draw(st.integers(200, 599)), draw(st.binary(max_size=20)), draw(FIELDS), body, len(body), hashlib.sha256(body).digest()
     )
@@ -46,9 +46,10 @@ def test_an_answer_opens_as_it_was(answer: StoredResponse) -> None:
 @given(answers())
 def test_a_store_that_leaves_the_body_out_leaves_the_rest(answer: StoredResponse) -> None:
     """What a store cannot hold whole opens as an answer without its body."""
-    kept = SEALER.seal_answer(KEY, RECORD, answer).without_body()
+    sealed = SEALER.seal_answer(KEY, RECORD, answer)
+    kept = sealed.without_body()
     assert kept.body == b""
-    assert SEALER.open_answer(KEY, RECORD, kept) == answer.without_body()
+    assert SEALER.open_answer(KEY, RECORD, kept) == (answer.without_body() if sealed.body else answer)
 
 
 @given(answers())

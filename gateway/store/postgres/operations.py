@@ -71,7 +71,7 @@ class PostgresOperations:
             return _shown(rows[0], body=body) if rows else None
 
         shown = await self._call(work)
-        return None if shown is None else _opened(shown, self._sealer)
+        return None if shown is None else _opened(shown, self._sealer, body=body)
 
     async def requeue(self, fence: Fence, audit: Audit) -> Transition:
         """As `Operations.requeue`."""
@@ -210,8 +210,8 @@ def _shown(row: Row, *, body: bool) -> Shown:
     )
 
 
-def _opened(shown: Shown, sealer: RecordSealer) -> Shown:
-    """What no key opens is shown sealed, as it is."""
+def _opened(shown: Shown, sealer: RecordSealer, *, body: bool) -> Shown:
+    """What no key opens is shown sealed, as it is. A short body comes with its head: it is for those alone who asked for it."""
     key, response = shown.listed.key, shown.response
     try:
         captured, target = sealer.open_captured(key, shown.captured), sealer.open_target(key, shown.target)
@@ -220,6 +220,7 @@ def _opened(shown: Shown, sealer: RecordSealer) -> Shown:
         response = sealer.open_answer(key, shown.listed.record_id, response)
     except Unsealable:
         return shown
+    response = response if body else response.without_body()
     listed = replace(shown.listed, response_status=response.status)
     return replace(shown, listed=listed, captured=captured, target=target, response=response)
 
