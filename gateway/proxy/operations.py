@@ -18,6 +18,8 @@ from gateway.core.policy import OnExpired
 from gateway.core.problems import Problem
 from gateway.engine.answers import Passed, Refused, Reply
 from gateway.engine.decided import answer_to, replay_of
+from gateway.engine.engine import ANOTHER_MEANING
+from gateway.engine.meanings import Meanings
 from gateway.plan import RoutePlan
 from gateway.ports import Body, Clock, Observer, Store, StoreUnavailable, Transition
 from gateway.ports.accepted import Acceptance, Standing
@@ -36,6 +38,7 @@ class Operations:
 
     acceptance: Acceptance
     store: Store
+    meanings: Meanings
     clock: Clock
     observer: Observer
     cancelled: Callable[[], StoredResponse]
@@ -52,10 +55,12 @@ class Operations:
         self.observer.request_started(call.route)
         if named is None or plan is None:
             return _nothing()
+        if self.meanings.differs(call.guard.policy):
+            return _unavailable(ANOTHER_MEANING)
         try:
             return await self._answer(call, named[1], query, response=bool(slash))
         except StoreUnavailable:
-            return Reply(Label.STATUS, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
+            return _unavailable()
 
     async def _answer(self, call: Call, key: str, query: bytes, *, response: bool) -> Reply:
         if call.method not in ({"GET", "HEAD"} if response else {"GET", "HEAD", "DELETE"}):
@@ -101,7 +106,7 @@ class Operations:
                     return replay_of(replay, await self.recall(replay.response))
                 except ValueError as error:
                     self.observer.background_failed("replay", error)
-                    return Reply(Label.STATUS, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
+                    return _unavailable()
             case ReplayWithoutBody() | Unknown() as told:
                 return answer_to(told)
             case _:
@@ -156,6 +161,10 @@ def _wait_of(call: Call, query: bytes) -> int | Reply:
         return seconds
     detail = f"`wait` is a whole number of seconds, {LONGEST_WAIT} at most."
     return Reply(Label.STATUS, Refused(Problem.BAD_REQUEST, detail=detail))
+
+
+def _unavailable(detail: str | None = None) -> Reply:
+    return Reply(Label.STATUS, Refused(Problem.STORE_UNAVAILABLE, retry_after=1, detail=detail))
 
 
 def _nothing() -> Reply:

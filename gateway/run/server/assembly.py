@@ -283,6 +283,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         operations=Operations(
             authority.acceptance,
             store,
+            scopes,
             clock,
             observer,
             lambda: stored_refusal(gateway.config, Problem.CANCELLED),

@@ -253,3 +253,21 @@ async def test_of_many_simultaneous_first_requests_one_runs(accepting: Setup, up
             at = next(location(answer) for answer in answers if answer.status == 202)
             assert (await to_its_end(one.port, at)).status == 201
             assert upstream.runs_of(key) == 1
+
+
+async def test_nothing_is_told_of_a_scope_that_means_something_else_by_now(
+    accepting: Setup, upstream: CountingUpstream, tmp_path: Path
+) -> None:
+    """As no request of it is answered: whose keys these are, this process cannot say."""
+    async with running(accepting, tmp_path) as gateway:
+        at = location(await ask(gateway.port, payment(b"m1")))
+        await to_its_end(gateway.port, at)
+        connection = await asyncpg.connect(accepting.postgres)
+        await connection.execute("UPDATE gateway_scopes SET principal = 'another' WHERE scope = 'pay'")
+        await connection.close()
+        async with asyncio.timeout(60):
+            while (await ask(gateway.port, payment(b"m1"))).status != 503:
+                await asyncio.sleep(0.1)
+        for path in (at, at + b"/response"):
+            answer = await look(gateway.port, path)
+            assert (answer.status, answer.problem) == (503, "store-unavailable")
