@@ -5,7 +5,8 @@ A sealed answer is a `StoredResponse` that stores carry like any other, in a row
 * `encoding` is `SEALED`, `status` 0, `headers` are none;
 * `reason` is the sealed head: status, reason, header fields, how the body is packed, length and SHA-256 of the plain body, and behind all
   that a body of at most `WITH_HEAD` bytes;
-* `body` is a longer body, packed and sealed; else of zero bytes, so that a sealed answer never passes for one without a body;
+* `body` is a longer body, packed and sealed; one byte where it is behind the head; of zero bytes where there is none, so that a sealed
+  answer never passes for one without a body;
 * `body_digest` is a keyed digest of the head, packed in whatever way: a repeated statement is known by it, though its bytes are others;
 * `body_length` is that of the plain body, in clear.
 
@@ -28,6 +29,7 @@ WITH_HEAD = 4 * 1024
 """A body of so many bytes at most is sealed with its head: a second sealing costs more than its bytes do, and they share a row anyway."""
 
 _VERSION = 1
+_ELSEWHERE = b"\0"
 _NONE, _APART, _BEHIND = 0, 1, 2
 """Where the body is."""
 # version, status, encoding, where the body is, body_length, lengths of body_digest and reason, number of header fields
@@ -71,7 +73,7 @@ class RecordSealer:
         if body is None:
             head, apart = _pack_head(answer, answer.encoding, _NONE), b""
         elif len(body) <= WITH_HEAD:
-            head, apart = _pack_head(answer, answer.encoding, _BEHIND) + body, b""
+            head, apart = _pack_head(answer, answer.encoding, _BEHIND) + body, _ELSEWHERE
         else:
             head, apart = _pack_head(answer, answer.encoding, _APART), self._sealer.seal(body, _BODY_OF + bound)
         return StoredResponse(0, self._sealer.seal(head, _HEAD_OF + bound), (), apart, answer.body_length, tag, SEALED)
