@@ -21,7 +21,7 @@ from gateway.core.decision import Label
 from gateway.core.model import Lease, Status, StoredResponse
 from gateway.core.problems import Problem
 from gateway.engine.answers import Promised, Refused, Reply
-from gateway.engine.attempt import Attempt
+from gateway.engine.attempt import COMMIT_UNCONFIRMED, Attempt
 from gateway.engine.attempts import Attempts
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.intents import intent_of
@@ -305,9 +305,9 @@ def _told(kept: KeptRequest, status: Status) -> Reply:
 
 
 async def _within(seconds: float, reply: "asyncio.Future[Reply]") -> Reply | None:
-    """The answer, if it is final within so many seconds. Of what waits again, it is not."""
+    """The answer, if it is final within so many seconds. Of what waits again, it is not; nor may it be before its commit."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             answered = await asyncio.shield(reply)
-            return None if answered.settlement == "release" else answered
+            return None if answered.settlement == "release" or answered.reason == COMMIT_UNCONFIRMED else answered
     return None

@@ -63,6 +63,24 @@ async def test_a_client_that_waits_gets_the_answer(stage: Stage) -> None:
     assert promised(await ask(stage, key=RecordKey("payments:none", "key-2"), patience=10)) is Status.IN_PROGRESS
 
 
+@pytest.mark.parametrize("part", [Part(status=429), AWAY])
+def test_a_client_that_waits_is_not_told_what_may_be_tried_again(part: Part) -> None:
+    """While the store is away an answer leaves before its commit, but not this one: the operation waits, and runs later."""
+
+    @scene
+    async def play(stage: Stage) -> None:
+        stage.upstream.plays(part)
+        stage.store.script("park", *[Refuses()] * 12)
+        assert promised(await ask(stage, patience=30)) is Status.IN_PROGRESS
+        work = work_of(stage)
+        for _ in range(30):
+            await stage.clock.sleep(1.0)
+            await work.look()
+        assert (await stage.record()).status is Status.COMPLETED
+
+    play()
+
+
 @scene
 async def test_a_lost_reserve_is_refused_and_never_runs(stage: Stage) -> None:
     """503: what may have landed is withdrawn, and only a repetition runs it."""
