@@ -20,7 +20,7 @@ from typing import TypeVar
 from gateway.core.decision import Label
 from gateway.core.model import Lease, Status, StoredResponse
 from gateway.core.problems import Problem
-from gateway.engine.answers import Promised, Refused, Reply
+from gateway.engine.answers import Passed, Promised, Refused, Relayed, Replayed, Reply
 from gateway.engine.attempt import COMMIT_UNCONFIRMED, Attempt
 from gateway.engine.attempts import Attempts
 from gateway.engine.dependencies import Dependencies
@@ -110,10 +110,15 @@ class AcceptedWork:
         assert promise is not None, "the route accepts"
         if begun is None:
             return await self._park(kept, lease, promise)
-        await self._said(guard, lambda: self._acceptance.accept(lease, promise))
-        if patience and (reply := await _within(patience, begun.reply)) is not None:
-            return reply
-        return _told(kept, Status.IN_PROGRESS)
+        reply: Reply | None = None
+        try:
+            await self._said(guard, lambda: self._acceptance.accept(lease, promise))
+            if patience:
+                reply = await _within(patience, begun.reply)
+        finally:  # also if the client has left
+            if reply is None:
+                begun.reply.add_done_callback(_unheard)
+        return reply or _told(kept, Status.IN_PROGRESS)
 
     async def _park(self, kept: KeptRequest, lease: Lease, promise: Promise) -> Reply:
         guard, store = kept.guard, self._deps.store
@@ -262,7 +267,8 @@ class AcceptedWork:
         assert promise is not None, "the route accepts"
         try:
             kept = open_request(taken, guard, deps.sealer)
-            self._begin(kept, taken.lease, taken.lease.started + taken.left, taken.waited)
+            attempt = self._begin(kept, taken.lease, taken.lease.started + taken.left, taken.waited)
+            attempt.reply.add_done_callback(_unheard)
         except Exception as error:
             deps.observer.background_failed(TASK, error)
             reason = UNSEALABLE if isinstance(error, Unsealable) else TASK
@@ -302,6 +308,13 @@ class AcceptedWork:
 
 def _told(kept: KeptRequest, status: Status) -> Reply:
     return Reply(Label.ACCEPTED, Promised(kept.key, status, 1))
+
+
+def _unheard(reply: "asyncio.Future[Reply]") -> None:
+    """Give back what the body of an answer holds that goes to nobody."""
+    answer = reply.result().answer
+    if isinstance(answer, Passed | Relayed | Replayed) and not isinstance(answer.body, bytes):
+        answer.body.close()
 
 
 async def _within(seconds: float, reply: "asyncio.Future[Reply]") -> Reply | None:

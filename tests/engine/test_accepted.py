@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.decision import Label
 from gateway.core.model import RecordKey, Status
-from gateway.core.policy import Execution, MaxPending, OnUnknown, Policy
+from gateway.core.policy import Execution, Limits, MaxPending, OnUnknown, Policy
 from gateway.engine.accepted import AcceptedWork
 from gateway.engine.answers import Promised, Reply
 from gateway.engine.engine import Engine
@@ -77,6 +77,33 @@ def test_a_client_that_waits_is_not_told_what_may_be_tried_again(part: Part) -> 
             await stage.clock.sleep(1.0)
             await work.look()
         assert (await stage.record()).status is Status.COMPLETED
+
+    play()
+
+
+@pytest.mark.parametrize("kept", [100_000, 10_000_000])
+@pytest.mark.parametrize("patience", [0, 1])
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_large_answer_that_nobody_waits_for_holds_nothing(kept: int, patience: int, taken: bool) -> None:
+    """One that is kept, and one that is too large for that and would be relayed."""
+
+    @scene
+    async def play(stage: Stage) -> None:
+        policy = replace(ASYNC, limits=Limits(response_body=kept))
+        stage.upstream.plays(Part(pauses=(5.0,), pieces=(b"x" * 400_000,) * 5))
+        work = work_of(stage, policy)
+        if taken:
+            work.stop()
+        await ask(stage, policy, patience=patience)
+        if taken:
+            await work_of(stage, policy, stage.another()[0]).look()
+        await stage.clock.sleep(20.0)
+        await stage.quiet()
+        found = await stage.record()
+        assert found.status is Status.COMPLETED
+        assert found.response is not None
+        assert (found.response.body is not None, found.response.body_length) == (kept > 2_000_000, 2_000_000)
+        assert stage.memory_budget.held == 0
 
     play()
 
