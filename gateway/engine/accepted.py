@@ -249,6 +249,9 @@ class AcceptedWork:
             if self._stopped or limit <= 0:
                 return
             owners = [self._deps.randomness.token() for _ in range(limit)]
+            if doubtful is None:
+                self._more.discard(guard.route_id)
+            self._running[guard.upstream_name] += limit  # who comes meanwhile is parked: these slots may be needed
             try:
                 taken = await self._acceptance.take(guard.terms, limit, owners, doubtful=doubtful)
             except (StoreUnavailable, asyncio.CancelledError) as error:
@@ -256,8 +259,13 @@ class AcceptedWork:
                 if doubtful is None and (isinstance(error, asyncio.CancelledError) or error.may_have_landed):
                     self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
                 raise
+            finally:
+                self._running[guard.upstream_name] -= limit
             if doubtful is None:
-                (self._more.add if taken else self._more.discard)(guard.route_id)
+                if guard.route_id in self._more:  # parked during the look, which may not have seen it
+                    self._wake.set()
+                elif taken:
+                    self._more.add(guard.route_id)
             for one in taken:
                 self._go_on(one, guard)
 

@@ -169,6 +169,24 @@ async def test_without_a_slot_it_waits_and_is_run_later(stage: Stage) -> None:
 
 
 @scene
+async def test_what_comes_during_a_look_takes_none_of_its_slots(stage: Stage) -> None:
+    """`concurrency` counts what is being taken, too."""
+    policy = replace(ASYNC, concurrency=1)
+    stage.upstream.plays(Part(pauses=(5.0,)), Part(pauses=(5.0,)))
+    other, _ = stage.another()
+    work_of(stage, policy, other).stop()
+    assert promised(await ask(stage, policy, engine=other)) is Status.PENDING
+    stage.store.script("take", Stalls(0.5))
+    look = stage.loop.create_task(work_of(stage, policy).look())
+    await stage.clock.sleep(0.1)
+    assert promised(await ask(stage, policy, key=RecordKey("payments:none", "key-2"))) is Status.PENDING
+    await look
+    await stage.clock.sleep(1.0)
+    assert len(stage.upstream.sent) == 1
+    await stage.quiet()
+
+
+@scene
 async def test_too_much_is_told_before_anything_is_accepted(stage: Stage) -> None:
     policy = replace(ASYNC, concurrency=1, max_pending=MaxPending(1, 1))
     stage.upstream.plays(Part(pauses=(5.0,)))
