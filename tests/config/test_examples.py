@@ -220,7 +220,7 @@ def test_the_reconcile_example_shows_every_way_to_find_out() -> None:
 def test_the_maps_of_dev_and_compose_ask_by_keys_that_are_one_callers_own(tmp_path: Path) -> None:
     """Of what they find out nothing is warned about: what is told of one caller's key is no other caller's."""
     url = {"GATEWAY_UPSTREAM_URL": "http://sample:8000", "GATEWAY_RIDES_URL": "http://sample:8001", "GATEWAY_REDIS_URL": ""}
-    url["GATEWAY_ADMIN_TOKEN"] = "token"
+    url |= {"GATEWAY_ADMIN_TOKEN": "token", "GATEWAY_ENCRYPTION_KEY": "0123456789abcdef0123456789abcdef"}
     written = tmp_path / "gateway.yaml"
     written.write_text(sample_map(8080, 9464, 9465))
     for file in (written, FOLDER.parent / "deploy" / "compose" / "gateway.yaml"):

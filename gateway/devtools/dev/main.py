@@ -62,7 +62,7 @@ def run(*, upstream: str | None, config: Path | None, data: Path | None, port: i
 
     `config` None: one is written into `data` (default `./.gateway-data`), listening on `port` and `admin_port` (0: free ones).
     A configuration finds the databases, its secret and the upstream in the environment, as GATEWAY_POSTGRES_DSN,
-    GATEWAY_REDIS_URL, GATEWAY_DIGEST_SECRET and GATEWAY_UPSTREAM_URL. Raises ConfigErrors for mistakes in it.
+    GATEWAY_REDIS_URL, GATEWAY_DIGEST_SECRET, GATEWAY_ENCRYPTION_KEY and GATEWAY_UPSTREAM_URL. Raises ConfigErrors for mistakes in it.
     """
     try:
         upstream = upstream and upstream_url(upstream)
@@ -121,6 +121,7 @@ def start(data: Path, wishes: Wishes, running: Running, told: Interrupts) -> Non
         "GATEWAY_POSTGRES_DSN": postgres.dsn,
         "GATEWAY_REDIS_URL": redis,
         "GATEWAY_DIGEST_SECRET": secret(data / "digest.secret"),
+        "GATEWAY_ENCRYPTION_KEY": secret(data / "encryption.secret"),
         "GATEWAY_UPSTREAM_URL": upstream,
         "GATEWAY_RIDES_URL": rides,
     }

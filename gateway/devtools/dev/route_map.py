@@ -10,6 +10,10 @@ digest_secret: "${{GATEWAY_DIGEST_SECRET}}"
 drain: {{delay: 0s, timeout: {drain}}}
 """
 
+ENCRYPTION = """\
+encryption_key: "${GATEWAY_ENCRYPTION_KEY}"     # an accepted request waits in Postgres, encrypted
+"""
+
 SAMPLE = """\
 defaults:
   principal: [{header: Authorization}]
@@ -29,6 +33,7 @@ routes:
     path: /v1/charges
     upstream: sample
     idempotency:
+      execution: prefer             # a request with Prefer: respond-async gets 202 at once, and is run later
       forward_key: derived          # what the API sees, and is asked for: one key of two callers is two keys there
       reconcile:                    # an outcome in doubt is asked for by key, once the API has surely finished
         probe: lookup
@@ -71,7 +76,7 @@ routes:
 def sample_map(port: int, admin_port: int, progress_port: int) -> str:
     """Guards the sample's charges, refunds and rides, with short times so that a tour of the failures takes seconds."""
     progress = f"progress: {{listen: 127.0.0.1:{progress_port}}}\n"
-    return HEAD.format(port=port, admin_port=admin_port, drain="15s") + progress + SAMPLE
+    return HEAD.format(port=port, admin_port=admin_port, drain="15s") + ENCRYPTION + progress + SAMPLE
 
 
 def own_map(port: int, admin_port: int) -> str:

@@ -5,6 +5,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.core.accepted import operation_id
+
 AMOUNT = 100
 OPENING_BALANCE = 100_000
 ENV = "env"
@@ -35,6 +37,7 @@ def sample_tour(places: Places, name: str) -> str:
     def ride(number: int, *extra: str) -> str:
         return f'curl -i {places.gateway}/v1/rides {fields(number, *extra)} -d \'{{"rider":"{name}-rider","amount":{AMOUNT}}}\''
 
+    operation = f"{places.gateway}/.idempotency/operations/{operation_id('create-charge', f'{name}-7')}"
     refund = f'curl -i {places.gateway}/v1/refunds {fields(4)} -d \'{{"charge":"ch_000001","amount":1}}\''
     left = OPENING_BALANCE - AMOUNT
     steps = [
@@ -84,6 +87,15 @@ def sample_tour(places: Places, name: str) -> str:
         (
             "The worker is killed after its commit, which holds the answer too: 201 all the same, and replayed to a retry.",
             [ride(6, "X-Sample-Die: after-commit"), ride(6)],
+        ),
+        (
+            "A client that should not wait prefers it (Prefer: respond-async): 202 as soon as it is sure that the charge will be run, with "
+            "a Location. How it stands, at the latest after 10 s: completed. Its answer, 201, as a retry gets it.",
+            [
+                charge(7, "Prefer: respond-async", "X-Sample-Delay: 2s"),
+                f"curl -s '{operation}?wait=10' -H 'Authorization: Bearer alice'",
+                f"curl -i {operation}/response -H 'Authorization: Bearer alice'",
+            ],
         ),
         ("What the gateway counted.", [f"curl -s {places.admin}/metrics | grep -E '^idempotency_(requests|settlements)_total.* [1-9]'"]),
     ]

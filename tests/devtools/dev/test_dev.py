@@ -56,7 +56,9 @@ def in_background(request: Curl) -> tuple[threading.Thread, list[Answer]]:
 def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
     """Every command of the tour gets the answer that the tour names, and Ctrl-C then ends everything with 0."""
     with Dev(data_folder).ready() as dev:
-        first, same, other, slow, meanwhile, late, retry, books, found, refund, refunded, *rides, metrics = curls(dev.output)
+        first, same, other, slow, meanwhile, late, retry, books, found, refund, refunded, *rides, deferred, standing, stored, metrics = (
+            curls(dev.output)
+        )
         executed = first.send()
         assert (executed.status, json.loads(executed.body)["balance"]) == (201, 99_900)
         replayed = same.send()
@@ -101,8 +103,14 @@ def test_the_tour_shows_what_it_says(data_folder: Path) -> None:
         assert json.loads(rider.send().body)["balance"] == 99_900
         committed, repeated = lost_answer.send(), told_again.send()
         assert (committed.status, repeated.body, repeated.headers["idempotent-replayed"]) == (201, committed.body, "true")
+        accepted = deferred.send()
+        assert accepted.status == 202
+        assert standing.url.endswith(accepted.headers["location"] + "?wait=10")
+        wait_for(lambda: json.loads(standing.send().body)["status"] == "completed")
+        answer = stored.send()
+        assert (answer.status, json.loads(answer.body)["balance"]) == (201, 99_601)  # one was refunded
         counted = metrics.send().body.decode()
-        assert 'idempotency_requests_total{decision="replay",mode="enforce",route="create-charge"} 3.0' in counted
+        assert 'idempotency_requests_total{decision="replay",mode="enforce",route="create-charge"} 4.0' in counted
         dev.interrupt()
         assert dev.ends() == 0
 
