@@ -72,6 +72,7 @@ class Refused:
 
     `cause` is the word of a `NotSentReason` or `DoubtReason` where the upstream is behind it. `challenges` are values of
     `WWW-Authenticate`. `original_request` is the request that a record was made for. `retry` overrides what the problem usually says.
+    `allow` is the value of Allow beside a 405, if it is not that of every resource here.
     """
 
     problem: Problem
@@ -83,6 +84,7 @@ class Refused:
     challenges: tuple[bytes, ...] = ()
     original_request: str | None = None
     retry: Retry | None = None
+    allow: bytes | None = None
 
     @property
     def final_status(self) -> int:

@@ -103,3 +103,7 @@ class Acceptance(Protocol):
     async def standing(self, key: RecordKey) -> Standing | None:
         """How the operation stands; None if there is no record."""
         ...
+
+    async def is_buried(self, key: RecordKey) -> bool:
+        """Whether a tombstone remembers a record of this key. Where `standing` found none before, a reaper may have come between."""
+        ...

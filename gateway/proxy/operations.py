@@ -29,6 +29,9 @@ from gateway.proxy.guard import identify
 POLL_FIRST, POLL_LONGEST = 0.05, 1.0
 """Seconds between two looks for a client that waits for a change: the first ones, and at most."""
 
+READING = ("GET", "HEAD")
+_METHODS_HERE = "How an operation stands, and its response, are read (GET); what waits is cancelled (DELETE)."
+
 _RUNNING = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
@@ -63,8 +66,10 @@ class Operations:
             return _unavailable()
 
     async def _answer(self, call: Call, key: str, query: bytes, *, response: bool) -> Reply:
-        if call.method not in ({"GET", "HEAD"} if response else {"GET", "HEAD", "DELETE"}):
-            return Reply(Label.STATUS, Refused(Problem.BAD_REQUEST, detail="An operation is looked at (GET) or cancelled (DELETE)."))
+        allowed = READING if response else (*READING, "DELETE")
+        if call.method not in allowed:
+            other = Refused(Problem.METHOD_REFUSED, detail=_METHODS_HERE, allow=", ".join(allowed).encode())
+            return Reply(Label.STATUS, other)
         if (refused := await identify(call)) is not None:
             return refused
         assert call.scope is not None, "the caller was identified"
@@ -89,7 +94,7 @@ class Operations:
             await self.clock.sleep(min(pause, left))
             pause = min(POLL_LONGEST, pause * 2)
             standing = await self.acceptance.standing(call.key)
-        return _nothing() if standing is None else self._told(call, standing)
+        return await self._absent(call) if standing is None else self._told(call, standing)
 
     # ---- its answer
 
@@ -97,7 +102,7 @@ class Operations:
         """The stored answer, byte for byte as a retry gets it."""
         found = await self.store.find(call.key)
         if found is None or found.observed:
-            return _nothing()
+            return await self._absent(call)
         if found.status is not Status.COMPLETED:
             return Reply(Label.STATUS, Refused(Problem.NOT_COMPLETED, retry_after=seconds_left(found.due_in)))
         match decide(found, found.fingerprint, call.guard.policy):
@@ -117,13 +122,18 @@ class Operations:
     async def _cancel(self, call: Call) -> Reply:
         standing = await self.acceptance.standing(call.key)
         if standing is None:
-            return _nothing()
+            return await self._absent(call)
         if standing.expired:
             return _expired(call)
         if await self.acceptance.cancel(standing, self.cancelled()) in {Transition.STALE, Transition.MISSING}:
             return Reply(Label.STATUS, Refused(Problem.NOT_PENDING))
         after = await self.acceptance.standing(call.key)
-        return _nothing() if after is None else self._told(call, after)
+        return await self._absent(call) if after is None else self._told(call, after)
+
+    async def _absent(self, call: Call) -> Reply:
+        """There is no record: the route may remember that there was one."""
+        gone = call.guard.policy.on_expired is OnExpired.GONE
+        return _expired(call) if gone and await self.acceptance.is_buried(call.key) else _nothing()
 
     def _told(self, call: Call, standing: Standing) -> Reply:
         if standing.expired:

@@ -166,7 +166,7 @@ class Renderer:
             )
         more: Headers = () if any(name.lower() == b"date" for name, _ in headers) else ((b"Date", date),)
         if status == 405:
-            more += ((b"Allow", METHODS),)
+            more += ((b"Allow", refused.allow or METHODS),)
         if guard is not None and guard.marks:
             headers = marked(headers, guard.policy, guard.exposed, reply, retry)
         headers = _opened(headers, call)

@@ -120,6 +120,10 @@ class PostgresAcceptance:
             )
         return None
 
+    async def is_buried(self, key: RecordKey) -> bool:
+        """As the port says."""
+        return bool(await self._calls.fetch("find", "buried", key.lookup_digest()))
+
 
 def _accept(clock: DatabaseClock) -> Any:
     async def statement(lane: Lane, batch: Sequence[Accepting]) -> Mapping[bytes, Parked]:

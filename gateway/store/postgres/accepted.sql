@@ -294,6 +294,10 @@ SELECT CASE
 END AS transition
 
 
+-- name: buried
+SELECT FROM gateway_tombstones WHERE digest = $1 AND expires_at > expiry_now()
+
+
 -- name: standing
 SELECT
     (extract(epoch FROM now()) * 1000000)::bigint AS now_us,

@@ -15,10 +15,14 @@ Rows = dict[RecordKey, Row]
 class MemoryAcceptance:
     """Over the rows of a `MemoryStore`."""
 
-    def __init__(self, rows: Rows, now: Callable[[], float], boottime: Callable[[], float]) -> None:
+    def __init__(self, rows: Rows, now: Callable[[], float], boottime: Callable[[], float], buried: Callable[[RecordKey], bool]) -> None:
         self._rows = rows
         self._now = now
         self._boottime = boottime
+        self._buried = buried
+
+    async def is_buried(self, key: RecordKey) -> bool:
+        return self._buried(key)
 
     async def accept(self, lease: Lease, promise: Promise) -> Transition:
         row = self._rows.get(lease.key)

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
 
 from gateway.core.accepted import operation_id
+from gateway.core.model import RecordKey
 from tests.support.client import PAYMENT, ask, payment
 from tests.support.gateway import Setup, running
 from tests.support.upstream import CountingUpstream, Exchange
@@ -184,7 +186,8 @@ REFUSALS: list[tuple[str, bytes, bytes, int, str]] = [
     ("no such part", ONE + b"/x", b"GET", 404, "no-operation"),
     ("wait too long", ONE + b"?wait=61", b"GET", 400, "bad-request"),
     ("wait for x", ONE + b"?wait=x", b"GET", 400, "bad-request"),
-    ("another method", ONE, b"POST", 400, "bad-request"),
+    ("another method", ONE, b"POST", 405, "method-refused"),
+    ("no answer to cancel", ONE + b"/response", b"DELETE", 405, "method-refused"),
     ("no answer", ONE + b"/response", b"GET", 404, "no-operation"),
     ("nothing to cancel", ONE, b"DELETE", 404, "no-operation"),
 ]
@@ -196,6 +199,8 @@ async def test_every_refusal(accepting: Setup, upstream: CountingUpstream, tmp_p
         for what, target, method, status, problem in REFUSALS:
             answer = await look(gateway.port, target, method=method)
             assert (answer.status, answer.problem) == (status, problem), what
+            allowed = b"GET, HEAD" if target.endswith(b"/response") else b"GET, HEAD, DELETE"
+            assert answer.field("allow") == (allowed if status == 405 else None), what
         large = await ask(gateway.port, payment(b"large", b"x" * (1024 * 1024 + 1)))
         assert (large.status, large.problem) == (413, "body-too-large")
         missing = await ask(gateway.port, payment(None))
@@ -206,6 +211,32 @@ async def test_every_refusal(accepting: Setup, upstream: CountingUpstream, tmp_p
     finally:
         await connection.close()
     assert not upstream.requests
+
+
+async def test_what_has_expired_is_gone_where_the_route_remembers_it(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """410 before and after its record is reaped where the route says `on_expired: gone`; elsewhere 404."""
+    routes = accepting.routes.replace("execution: async}", "execution: async, retention: 1s, on_expired: gone}", 1)
+    async with running(replace(accepting, routes=routes), tmp_path) as gateway:
+        connection = await asyncpg.connect(accepting.postgres)
+        try:
+            gone = location(await ask(gateway.port, payment(b"g1")))
+            async with asyncio.timeout(20):
+                while (await look(gateway.port, gone)).status != 410:
+                    await asyncio.sleep(0.1)
+            row = await connection.fetchrow("DELETE FROM gateway_records RETURNING scope_id, idempotency_key")
+            assert row is not None
+            key = RecordKey(row["scope_id"], row["idempotency_key"])
+            for part in (b"", b"/response"):
+                assert (await look(gateway.port, gone + part)).status == 404
+            bury = "INSERT INTO gateway_tombstones (digest, route_id, scope, expires_at) VALUES ($1, 'pay', 'pay', now() + interval '1h')"
+            await connection.execute(bury, key.lookup_digest())
+            for target, method in ((gone, b"GET"), (gone + b"/response", b"GET"), (gone, b"DELETE")):
+                answer = await look(gateway.port, target, method=method)
+                assert (answer.status, answer.problem) == (410, "key-expired")
+            stranger = await look(gateway.port, gone, b"Bearer tenant-b")
+            assert (stranger.status, stranger.problem) == (404, "no-operation")
+        finally:
+            await connection.close()
 
 
 async def test_the_prefix_is_taken_only_where_a_route_uses_it(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:

@@ -222,6 +222,9 @@ class UnreliableAcceptance:
     async def standing(self, key: RecordKey) -> Standing | None:
         raise AssertionError("no client looks")
 
+    async def is_buried(self, key: RecordKey) -> bool:
+        raise AssertionError("no client looks")
+
 
 def _reconcilable(intent: Intent) -> Intent:
     return replace(intent, terms=replace(intent.terms, reconcilable=True))
