@@ -161,11 +161,17 @@ def check(config: Path, connect: bool) -> None:  # noqa: FBT001 - click passes o
 def _connect(config: "Config") -> None:
     import asyncio
 
-    from gateway.run.server import check_connect
+    from gateway.run.server import Unavailable, check_connect, participation_warnings
 
     problems = asyncio.run(check_connect(config))
     if problems:
         fail("\n".join(problems), UNAVAILABLE)
+    try:
+        warnings = asyncio.run(participation_warnings(config))
+    except Unavailable as error:
+        fail(str(error), UNAVAILABLE)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 @main.command()

@@ -14,6 +14,22 @@ def script(role: str) -> str:
     return files("gateway.store").joinpath("co_commit.sql").read_text("utf-8").replace(":role", quoted)
 
 
+INSTALLED = """
+SELECT bool_and(to_regprocedure(name) IS NOT NULL) FROM unnest(ARRAY[
+    'gateway_fence(text)', 'gateway_advance(text, text, jsonb)', 'gateway_complete(text, integer, jsonb, bytea)'
+]) AS name
+"""
+
+
+async def is_installed(dsn: str) -> bool:
+    """Whether the functions are there, whoever may call them. Raises OSError and asyncpg's errors."""
+    connection = await connect(dsn, CONNECT_TIMEOUT, statement_cache_size=0)
+    try:
+        return bool(await connection.fetchval(INSTALLED))
+    finally:
+        await connection.close(timeout=5)
+
+
 async def install(dsn: str, role: str) -> None:
     """Install the functions, or bring them up to date, and let `role` call them. Raises `MigrationError` if there is no such
     role, OSError and asyncpg's errors.

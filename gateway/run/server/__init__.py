@@ -1,6 +1,6 @@
 """The composition root: the only place that knows every part. `serve` runs one process."""
 
 from gateway.run.server.process import serve
-from gateway.run.server.startup import check_connect
+from gateway.run.server.startup import Unavailable, check_connect, participation_warnings
 
-__all__ = ["check_connect", "serve"]
+__all__ = ["Unavailable", "check_connect", "participation_warnings", "serve"]

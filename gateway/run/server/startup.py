@@ -13,6 +13,7 @@ from gateway.core.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.run.server.assembly import Gateway, make_authority
 from gateway.run.server.claims import participants, scope_claims
+from gateway.store import co_commit
 from gateway.store.hosts import connect
 from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
@@ -67,6 +68,8 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
             problems = problems or await gateway.scopes.register(gateway.config, accept_change=accept_scope_change)
             if not problems:
                 await gateway.authority.participation.register(participants(gateway.config))
+                for warning in await participation_warnings(gateway.config):
+                    _log.warning("%s", warning)
         except (Unavailable, StoreUnavailable) as error:
             if loop.time() >= until or not _went_away(error):
                 raise Unavailable(str(error)) from error
@@ -161,6 +164,23 @@ async def _server_problems(config: Config) -> list[str]:
         return await check_server(config.postgres.dsn, config.postgres.allow_unsafe)
     except _DRIVER_ERRORS as error:
         raise Unavailable(f"Postgres is not ready: {_sentence(error, 10.0)}") from error
+
+
+async def participation_warnings(config: Config) -> list[str]:
+    """What upstreams that complete records themselves will miss, as sentences. Raises `Unavailable`.
+
+    No reason to refuse a start: only those upstreams call the functions, and without them roll back what they began. A
+    rolling change may install them after the gateways are there, and a restart must not depend on another's setup.
+    """
+    policies = [(route.id, route.policy) for route in config.routes if route.policy is not None]
+    routes = [name for name, policy in policies if policy.takes_part and policy.participate.co_commit]
+    try:
+        if not routes or await co_commit.is_installed(config.postgres.dsn):
+            return []
+    except _DRIVER_ERRORS as error:
+        raise Unavailable(f"Postgres is not ready: {_sentence(error, 10.0)}") from error
+    names = ", ".join(routes)
+    return [f"co_commit ({names}): its functions are not installed; run `idempotency-gateway migrate --co-commit-role NAME`"]
 
 
 async def check_connect(config: Config) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -227,6 +228,18 @@ def test_check_connect_tells_of_a_missing_schema_and_is_content_with_a_migrated_
     assert run("migrate", "--config", path, env=env).code == 0
     after = run("check", "--connect", "--config", path, env=env)
     assert (after.code, after.err) == (0, f"OK: {path}, 2 routes\n")
+
+
+def test_check_connect_warns_of_functions_that_are_not_installed(tmp_path: Path, empty_database: str) -> None:
+    """What to run is said, and it is no failure; once it was run, nothing is said."""
+    taking_part = LEAST.replace("principal:", "participate: {co_commit: true}, principal:")
+    path, env = write(tmp_path, taking_part), {"DSN": empty_database}
+    assert run("migrate", "--config", path, env=env).code == 0
+    before = run("check", "--connect", "--config", path, env=env)
+    assert (before.code, "migrate --co-commit-role NAME" in before.err) == (0, True)
+    assert run("migrate", "--config", path, "--co-commit-role", unquote(urlsplit(empty_database).username or ""), env=env).code == 0
+    after = run("check", "--connect", "--config", path, env=env)
+    assert (after.code, "co_commit" in after.err) == (0, False)
 
 
 def test_check_connect_tells_why_postgres_is_away(tmp_path: Path, postgres_dsn: str) -> None:
