@@ -1,4 +1,6 @@
-"""The listeners for clients, and for webhooks where these have one of their own. They open and drain together."""
+"""The listeners for clients, for webhooks where these have one of their own, and for upstreams that take part. They open
+together. A drain closes that for upstreams last: attempts that are still under way tell how far they have come.
+"""
 
 import asyncio
 import contextlib
@@ -53,20 +55,29 @@ class PlainServer:
             task.cancel()
 
 
-class Listeners:
-    """Open listeners, each with its connections."""
+Open = tuple[PlainServer | SecureServer, ProxyServer]
 
-    def __init__(self, open_ones: Sequence[tuple[PlainServer | SecureServer, ProxyServer]]) -> None:
+
+class Listeners:
+    """Open listeners, each with its connections. `last` are those that serve until no attempt is under way."""
+
+    def __init__(self, open_ones: Sequence[Open], last: Sequence[Open] = ()) -> None:
         self._open = open_ones
+        self._last = last
 
     def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
         """Use other limits for new connections."""
-        for _, connections in self._open:
+        for _, connections in (*self._open, *self._last):
             connections.reconfigure(limits, trusts)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Accept no more, but at those that serve until the end."""
         for server, _ in self._open:
+            server.close()
+
+    def close_last(self) -> None:
+        """Accept no more anywhere."""
+        for server, _ in self._last:
             server.close()
 
     def retire(self, quiet: float) -> None:
@@ -78,14 +89,15 @@ class Listeners:
 
     @property
     def connections(self) -> int:
-        """How many are open, or about to be."""
+        """How many are open, or about to be, apart from those at listeners that serve until the end."""
         return sum(len(connections.connections) + server.arriving for server, connections in self._open)
 
     async def shutdown(self, timeout: float) -> None:
         """Cut what is left after `timeout` seconds."""
-        for server, _ in self._open:
+        every = (*self._open, *self._last)
+        for server, _ in every:
             server.abort()
-        await asyncio.gather(*(connections.shutdown(timeout) for _, connections in self._open))
+        await asyncio.gather(*(connections.shutdown(timeout) for _, connections in every))
 
 
 async def open_listeners(
@@ -97,18 +109,21 @@ async def open_listeners(
     *,
     memory: Memory,
     shared: bool,
+    last: Sequence[tuple[Listener, Handler, ssl.SSLContext | None]] = (),
 ) -> Listeners:
-    """Listen at each address. `shared`: other processes listen there, too. Raises `ListenError`; then none is open."""
-    opened: list[tuple[PlainServer | SecureServer, ProxyServer]] = []
+    """Listen at each address; at those of `last` until no attempt is under way. `shared`: other processes listen there,
+    too. Raises `ListenError`; then none is open.
+    """
+    opened: list[Open] = []
     try:
-        for address, handler, context in handlers:
+        for address, handler, context in (*handlers, *last):
             connections = ProxyServer(handler, ProblemWriter(config.problem_base), limits, observer.refused_client, trusts, memory=memory)
             sock = listen(address, shared=shared)
             opened.append((await _serve(sock, address, connections, context, config.client.header_timeout), connections))
     except BaseException:
         Listeners(opened).close()
         raise
-    return Listeners(opened)
+    return Listeners(opened[: len(handlers)], opened[len(handlers) :])
 
 
 async def _serve(

@@ -171,11 +171,12 @@ class Process:
         addresses: list[tuple[Listener, Handler, ssl.SSLContext | None]] = [(config.listen, gateway.proxy, contexts.proxy)]
         if config.webhook_listen is not None:
             addresses.append((config.webhook_listen, WebhookListener(gateway.webhooks), None))
+        telling: list[tuple[Listener, Handler, ssl.SSLContext | None]] = []
         if config.progress is not None:
-            addresses.append((config.progress.listen, gateway.progress, None))
+            telling.append((config.progress.listen, gateway.progress, None))
         shared, limits = self._worker is not None, make_limits(config, affordable(config))
         listeners = self._listeners = await open_listeners(
-            config, addresses, limits, gateway.observer, _trusts(config), memory=gateway.memory, shared=shared
+            config, addresses, limits, gateway.observer, _trusts(config), memory=gateway.memory, shared=shared, last=telling
         )
         try:
             app = make_admin(self._ports(gateway, reloading), self._admin().token)
@@ -184,6 +185,7 @@ class Process:
             admin = await start_admin(self._admin().listen, app, contexts.admin)
         except OSError as error:
             listeners.close()
+            listeners.close_last()
             raise ListenError(f"cannot listen on {self._admin().listen} (admin.listen): {error.strerror or error}") from error
         running = [
             loop.create_task(work, name=name)
@@ -236,6 +238,7 @@ class Process:
             await asyncio.sleep(0.02)
         cut = listeners.connections
         clean = await gateway.engine.drain(max(0.0, deadline - loop.time()))
+        listeners.close_last()
         await listeners.shutdown(1.0)
         await looking
         if clean and not cut:

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.devtools.embedded.launch import free_port
 from tests.support.client import Client, ask, payment
 from tests.support.faults import fault_proxy
-from tests.support.gateway import Gateway, Setup, running
+from tests.support.gateway import ROUTES, Gateway, Setup, running
 from tests.support.upstream import CountingUpstream, Exchange
 
 
@@ -283,6 +284,33 @@ async def _until_refused(port: int) -> None:
                 return
             writer.close()
             await asyncio.sleep(0.05)
+
+
+async def test_an_upstream_tells_its_progress_during_a_drain(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """The listener for upstreams takes what an attempt tells after clients are refused already."""
+    port, release, told = free_port(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await release.wait()
+        token = exchange.seen.value("Idempotency-Token") or b""
+        head = b"PUT /v1/progress HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer %b\r\n" % token
+        told.set_result(await ask(port, head + b'Content-Length: 28\r\n\r\n{"recovery_point": "ridden"}'))
+        await exchange.answer()
+
+    upstream.behave = hold
+    routes = ROUTES.replace("{principal: [{header: Authorization}]}", "{principal: none, participate: {progress: true}}")
+    more = f"progress: {{listen: 127.0.0.1:{port}}}"
+    draining = replace(setup, drain="{delay: 0s, timeout: 90s}", timeouts="{first_byte: 20s}", routes=routes, more=more)
+    async with running(draining, tmp_path) as gateway:
+        request = asyncio.create_task(ask(gateway.port, payment(b"k1")))
+        await upstream.executed.wait()
+        gateway.terminate()
+        await _until_refused(gateway.port)
+        release.set()
+        assert (await told).status == 204
+        assert (await request).status == 201
+        assert await asyncio.wait_for(gateway.process.wait(), 20) == 0
 
 
 async def test_a_second_signal_ends_it_now(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
