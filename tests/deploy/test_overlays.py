@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.deploy.support import IMAGE, ROOT, compose, filled, route_map, servic
 from tests.devtools.dev.running import Dev
 
 FOLDER = ROOT / "deploy" / "compose"
-OVERLAYS = ["balanced", "secret-files", "standby"]
+OVERLAYS = ["accepted", "balanced", "secret-files", "standby"]
 haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
 
 Services = dict[str, dict[str, Any]]
@@ -127,6 +128,19 @@ def loaded(file: Path, folder: Path) -> Config:
     copy = folder / "gateway.yaml"
     copy.write_text(file.read_text().replace("/run/secrets", str(folder)))
     return load(copy, values)
+
+
+def test_charges_are_accepted_and_kept_under_a_key_from_a_file(tmp_path: Path) -> None:
+    """The route map of the overlay is the other one but for `execution` and its key, and the image has what encrypts."""
+    (tmp_path / "encryption-key").write_text("0123456789abcdef0123456789abcdef\n")
+    accepting, plain = loaded(FOLDER / "accepted" / "gateway.yaml", tmp_path), loaded(FOLDER / "gateway.yaml", tmp_path)
+    assert accepting.encryption_keys != plain.encryption_keys
+    policies = {route.id: route.policy for route in accepting.routes if route.policy is not None}
+    assert [name for name, policy in policies.items() if policy.accepts] == ["create-charge"]
+    assert replace(accepting, encryption_keys=plain.encryption_keys, routes=plain.routes, warnings=plain.warnings) == plain
+    document = overlay("accepted")
+    assert all(document["services"][name]["secrets"] == ["encryption-key"] for name in ("gateway", "migrate"))
+    assert "cryptography==" in (ROOT / "deploy" / "image" / "requirements.txt").read_text()
 
 
 def test_secrets_from_files_are_all_that_differs(tmp_path: Path) -> None:
