@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.model import Headers
+from gateway.core.model import SEALED, Headers
 from gateway.core.packing import ENCODINGS, LEVEL, PACK_BYTES, PLAIN, SAMPLE_BYTES, ZLIB, pack, unpack
 
 JSON: Headers = ((b"Content-Type", b"application/json"),)
@@ -87,7 +87,13 @@ def test_a_bomb_is_not_inflated(length: int) -> None:
         unpack(ZLIB, bomb, length)
 
 
-@pytest.mark.parametrize("encoding", [-1, 2, 99])
+def test_what_is_sealed_is_not_unpacked() -> None:
+    """What no configured key opened is no body."""
+    with pytest.raises(ValueError, match="no configured key opens"):
+        unpack(SEALED, b"body", 4)
+
+
+@pytest.mark.parametrize("encoding", [-1, 3, 99])
 def test_an_unknown_encoding_is_refused(encoding: int) -> None:
     """An encoding of a later release is never taken for one of ours."""
     with pytest.raises(ValueError, match="unknown body encoding"):

@@ -172,7 +172,7 @@ def test_neither_format_is_read_as_the_other(form: int) -> None:
             assert decode(LOOKUP, resealed(bytes((form,)) + value[1:])) is None
 
 
-@pytest.mark.parametrize("encoding", [2, 255])
+@pytest.mark.parametrize("encoding", [3, 255])
 def test_an_unknown_encoding_is_not_read(encoding: int) -> None:
     """How a later release packs bodies says nothing to this one."""
     value = encoded(PACKED)
