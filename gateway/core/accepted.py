@@ -66,25 +66,22 @@ class Preference:
     wait: int | None = None
 
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a grammar's token
-_PREFERENCE = re.compile(rf'\s*({_TOKEN})\s*(?:=\s*({_TOKEN}|"(?:[^"\\]|\\.)*"))?\s*((?:;[^,"]*(?:"(?:[^"\\]|\\.)*"[^,"]*)*)?)\s*(?:,|$)')
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"  # noqa: S105 - a grammar's token
+_TEXT = r'"(?:[^"\\]++|\\.)*+'
+_MEMBERS = re.compile(rf'((?:[^,"]++|{_TEXT}(?:"|\\?\Z))*+)(?:,|\Z)', re.DOTALL)
+_PREFERENCE = re.compile(rf'[ \t]*+({_TOKEN})[ \t]*+(?:=[ \t]*+({_TOKEN}|{_TEXT}"))?+[ \t]*+(?:;.*+)?+', re.DOTALL)
+"""Neither ever goes back over what it has read: their cost is linear."""
 
 
 def preference_of(values: Iterable[bytes]) -> Preference:
     """The preferences of the field lines, in order. Of one that is repeated the first counts; what cannot be read is left
-    out, as a server may ignore any preference.
+    out, as a server may ignore any preference. A text in quotes that does not end takes the rest along.
     """
-    text = ",".join(value.decode("latin-1") for value in values)
     found: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        match = _PREFERENCE.match(text, at)
-        if match is None:
-            after_comma = text.find(",", at)
-            at = len(text) if after_comma < 0 else after_comma + 1
-            continue
-        found.setdefault(match[1].lower(), (match[2] or "").strip('"'))
-        at = match.end()
+    for member in _MEMBERS.finditer(",".join(value.decode("latin-1") for value in values)):
+        read = _PREFERENCE.fullmatch(member[1])
+        if read is not None:
+            found.setdefault(read[1].lower(), (read[2] or "").strip('"'))
     return Preference("respond-async" in found, whole_seconds(found.get("wait", "")))
 
 

@@ -84,6 +84,9 @@ def test_a_wait_is_a_whole_number(value: bytes | None, seconds: float | None) ->
         ([b"wait"], Preference()),
         ([b'"respond-async"'], Preference()),
         ([b",,respond-async,"], Preference(respond_async=True)),
+        ([b'a;x="y, wait=3"; z', b"wait=4"], Preference(wait=4)),
+        ([b'a="\\", wait=3", wait=4'], Preference(wait=4)),
+        ([b'wait=3, a="b', b"respond-async"], Preference(wait=3)),
     ],
 )
 def test_preferences(lines: list[bytes], preference: Preference) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from gateway.core.accepted import parse_operation_id, preference_of
+from gateway.core.attempt_token import read_token as read_attempt
 from gateway.core.canonical import canonicalise
 from gateway.core.client_address import client_address
 from gateway.core.fingerprint import Content, make_fingerprinter
@@ -29,6 +31,8 @@ from gateway.core.pointers import compile_pointer
 from gateway.core.policy import BodyKey, FingerprintPolicy, FormKey, HeaderKey, KeyMode, KeyPolicy, Policy, QueryKey, Route
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.found import document_of
+from gateway.core.recovery_point import read_point
+from gateway.core.rewrite import Rewriting
 from gateway.core.routes import RouteTable, normal_segments, split_target
 from gateway.core.splice import splice
 from gateway.core.strict_json import read
@@ -48,6 +52,7 @@ Make = Callable[[int], object]
 
 TABLE = RouteTable((PAY, REFUND, guarded("/a/**"), Route("deep", "/" + "/".join(["{x}"] * 8), "up"), REST))
 OVERRIDES = make_overrides([Policy("pay", ())])
+REWRITING = Rewriting(None)
 HOP = Hop(b"127.0.0.1", b"http", b"h", trusted=True, request_id=b"r", forwarding=Forwarding.BOTH)
 PRINT = make_fingerprinter(FingerprintPolicy(headers=("x-a",)), b"secret")
 IGNORING = make_fingerprinter(FingerprintPolicy(ignore=("/a/*/b", "/*/*"), only=("/*/c", "/a/*")), b"secret")
@@ -78,6 +83,7 @@ def target(name: str, make: Callable[[int], bytes]) -> list[object]:
         "key": lambda text: find_key_in(text, KeyPolicy(QueryKey("key"))),
         "methods": lambda text: methods_asked("POST", Fields(()), text),
         "ignored": lambda text: without_named(split_target(text)[2], frozenset({b"a"})),
+        "rewrite": REWRITING.takes,
     }
     return [pytest.param(make, step, 4000, id=f"target, {name}: {step_name}") for step_name, step in steps.items()]
 
@@ -120,6 +126,7 @@ def body(name: str, make: Callable[[int], bytes]) -> list[object]:
         "method": methods_asked_in,
         "capture": lambda text: capture(text, b"application/json", (("a", "/a/0"), ("b", "/z"))),
         "strict": lambda text: _quietly(read, text),
+        "point": lambda text: _quietly(read_point, text),
         "hint": document_of,
         "canonical": lambda text: canonicalise(text, (compile_pointer("/a"),)),
     }
@@ -129,6 +136,10 @@ def body(name: str, make: Callable[[int], bytes]) -> list[object]:
 def _quietly(step: Callable[[bytes], object], text: bytes) -> None:
     with contextlib.suppress(ValueError):
         step(text)
+
+
+def preference(name: str, make: Callable[[int], bytes], size: int = 8000) -> object:
+    return pytest.param(make, lambda text: preference_of([text]), size, id=f"preference, {name}")
 
 
 def parts_in_pieces(text: bytes) -> None:
@@ -210,6 +221,15 @@ CASES = [
     pytest.param(times(b'for="', b""), read_for, 16_000, id="an element of Forwarded"),
     pytest.param(times(b'"\\', b""), closes_quotes, 16_000, id="quotes"),
     pytest.param(times(b"a", b"a.", b".a"), read_token, 4_000, id="a token"),
+    pytest.param(lambda size: "AQ" + "A" * size, read_attempt, 2_000, id="an attempt's token"),
+    pytest.param(lambda size: "AAFh" + "A" * size, parse_operation_id, 500, id="an operation's name"),
+    preference("blanks", times(b" ", b"a", b"x"), 200),
+    preference("blanks around a value", times(b" ", b"a=", b"=")),
+    preference("texts that do not end", times(b'a;\\",')),
+    preference("values that do not end", times(b'a="\\",')),
+    preference("quotes", times(b'"')),
+    preference("parameters", times(b';a="b"', b"a")),
+    preference("members", times(b"a,")),
 ]
 
 
