@@ -15,6 +15,15 @@ from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, 
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
 
+FIRST = ("tests/packaging/", "tests/deploy/", "tests/system/", "tests/run/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with few tests that take long begin first. By the number of tests they would be last, one worker busy with
+    each while the others have nothing left.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
 
 @pytest.fixture(scope="session")
 def services() -> Iterator[Services]:
