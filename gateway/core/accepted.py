@@ -102,16 +102,16 @@ def operation_id(scope: str, key: str) -> str:
 
 
 def parse_operation_id(text: str) -> tuple[str, str] | None:
-    """The scope's name and the key; None for anything that `operation_id` did not make."""
+    """The scope's name and the key; None for anything that `operation_id` did not make of what may be a key."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{3,2048}", text):
         return None
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         length = int.from_bytes(raw[:2], "big")
-        scope, key = raw[2 : 2 + length].decode(), raw[2 + length :].decode()
+        scope, key = raw[2 : 2 + length].decode(), raw[2 + length :].decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return (scope, key) if operation_id(scope, key) == text else None
+    return (scope, key) if key.isprintable() and operation_id(scope, key) == text else None
 
 
 def seconds_left(left: float | None) -> int:

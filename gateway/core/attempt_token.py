@@ -37,13 +37,15 @@ def write_token(token: AttemptToken) -> str:
 
 
 def read_token(text: str) -> AttemptToken | None:
-    """The inverse of `write_token`; None for any text that it did not make."""
+    """The inverse of `write_token`; None for any text that it did not make, and for names that no record has."""
     if _TEXT.fullmatch(text) is None:
         return None
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         middle = _HEAD + int.from_bytes(raw[_HEAD - 2 : _HEAD], "big")
-        token = AttemptToken(RecordKey(raw[_HEAD:middle].decode(), raw[middle:].decode()), raw[1 : 1 + _OWNER])
+        scope, key = raw[_HEAD:middle].decode(), raw[middle:].decode("ascii")
+        token = AttemptToken(RecordKey(scope, key), raw[1 : 1 + _OWNER])
     except (Error, ValueError):
         return None
-    return token if raw[0] == VERSION and write_token(token) == text else None
+    sound = raw[0] == VERSION and scope.isprintable() and key.isprintable()
+    return token if sound and write_token(token) == text else None
