@@ -240,6 +240,7 @@ class ClientConnection(LingeringClose):
             self._fail(error)
 
     def _go_on(self) -> None:
+        self._due = False
         try:
             self._continue()
         except Exception as error:
@@ -427,6 +428,11 @@ class ClientConnection(LingeringClose):
         elif not (self._head or self._rest) and self._loop.time() >= self._since + quiet and not _unread(wire):
             self._farewell = True  # what crosses our end on the wire is read, and meets no reset
             self.close()
+
+    def give_up(self) -> None:
+        """End the handling of the request at hand, which is told so: not before its first step, without which it would tell nobody."""
+        if self.task is not None:
+            self._loop.call_soon(self.task.cancel)
 
     def force_close(self) -> None:
         """Close now. What was written still leaves, if the client takes it in time."""

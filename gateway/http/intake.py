@@ -39,6 +39,7 @@ class Intake(asyncio.Protocol):
         "_busy",
         "_carry",
         "_chunks",
+        "_due",
         "_head",
         "_incoming",
         "_left",
@@ -75,6 +76,7 @@ class Intake(asyncio.Protocol):
         self._carry = b""  # its last bytes, in which its end may have begun
         self._rest = b""  # what came behind the request at hand
         self._taking = False  # bytes are being looked at
+        self._due = False  # `_go_on` is about to be called
         self._reading_paused = False
         self._sink: Callable[[bytes], None] | None = None  # who gets the bytes that are no more requests
         self._upgrade = False  # the request at hand asks for another protocol
@@ -99,7 +101,7 @@ class Intake(asyncio.Protocol):
                 elif self._busy:
                     break
                 elif heads == AT_ONCE:
-                    self._loop.call_soon(self._go_on)
+                    self._ask_for_turn()
                     break
                 else:
                     data, heads = self._take_head(data), heads + 1
@@ -111,6 +113,12 @@ class Intake(asyncio.Protocol):
                 self._balance()
         elif data:
             self._sink(data)
+
+    def _ask_for_turn(self) -> None:
+        """One at a time, however many pieces come before it."""
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._go_on)
 
     def refuse(self, problem: Problem, reason: str) -> None:
         """What came in is no request, and nothing after it will be one. What was well-formed before it is answered first."""

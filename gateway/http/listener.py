@@ -61,15 +61,17 @@ class ProxyServer:
         """End all connections: tunnels at once, others after the request at hand, or cut when it lasts longer than `timeout` seconds."""
         for connection in list(self.connections):
             connection.end_tunnel()
-        tasks = [connection.task for connection in self.connections if connection.task is not None]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=timeout)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=timeout)
+        if tasks := self._tasks():
+            await asyncio.wait(tasks, timeout=timeout)
+        for connection in list(self.connections):
+            connection.give_up()
+        if late := self._tasks():  # those that began meanwhile are among them
+            await asyncio.wait(late, timeout=timeout)
         for connection in list(self.connections):
             connection.force_close()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [connection.task for connection in self.connections if connection.task is not None]
 
     # ---- for connections
 

@@ -27,8 +27,8 @@ from gateway.ports import Clock, Memory, Observer, Randomness, StoreUnavailable
 from gateway.ports.participation import Participation, Progress
 
 PATH = b"/v1/progress"
-PATIENCE = 10.0
-"""Seconds of silence within a body: the upstream has it ready."""
+PATIENCE, LEAST_RATE = 10.0, 240
+"""Seconds of silence within a body, and the bytes a second that earn more of them: the upstream has it ready."""
 
 _BEARER = re.compile(rb"bearer +([A-Za-z0-9_-]+)", re.IGNORECASE)
 _CHALLENGE = (b'Bearer realm="progress"',)
@@ -120,7 +120,7 @@ class ProgressListener:
             raise Refusal(Problem.BODY_TOO_LARGE, unread=True)
         expect_continue(request, expected=request.fields.first(b"expect") is not None)
         try:
-            taken = await read_body(request, LONGEST_BODY, Pace(PATIENCE, 0), self._memory)
+            taken = await read_body(request, LONGEST_BODY, Pace(PATIENCE, LEAST_RATE), self._memory)
         except BodyTooLarge as error:
             raise Refusal(Problem.BODY_TOO_LARGE, unread=True) from error
         except ClientSilent as error:

@@ -88,6 +88,8 @@ class Proxy:
     def close_connections(self) -> None:
         """From now on every answer is the last one on its connection: the process is being drained."""
         self._renderer.closing = True
+        if self._operations is not None:
+            self._operations.closing = True
 
     def handle(self, call: Call) -> Answering:
         """Answer one request: at once, if all that it takes is at hand. The answer is written then. Never raises for
@@ -298,8 +300,12 @@ class Proxy:
         return response
 
     def _observe(self, call: Call, reply: Reply, response: WireResponse, *, gone: bool) -> None:
-        call.end(reply, response.status, response.sent, self._clock.boottime() - call.started, gone=gone)
-        self._observer.request_ended(call)
+        """The client has its answer, or what it takes of one: a defect of ours here is no second one."""
+        try:
+            call.end(reply, response.status, response.sent, self._clock.boottime() - call.started, gone=gone)
+            self._observer.request_ended(call)
+        except Exception as error:
+            self._observer.background_failed("observe", error)
 
 
 def _too_slow(call: Call) -> Refused:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from orjson import dumps
 
 from gateway.core.accepted import LONGEST_WAIT, parse_operation_id, preference_of, seconds_left, whole_seconds
+from gateway.core.cors import answer_preflight, preflight_of
 from gateway.core.decision import Label, Replay, ReplayWithoutBody, Unknown, decide
 from gateway.core.model import Headers, RecordKey, Status, StoredResponse
 from gateway.core.policy import OnExpired
@@ -20,6 +21,8 @@ from gateway.engine.answers import Passed, Refused, Reply
 from gateway.engine.decided import answer_to, replay_of
 from gateway.engine.engine import ANOTHER_MEANING
 from gateway.engine.meanings import Meanings
+from gateway.http.body import ClientGone
+from gateway.http.cancel_on_disconnect import WhilePresent
 from gateway.plan import RoutePlan
 from gateway.ports import Body, Clock, Observer, Store, StoreUnavailable, Transition
 from gateway.ports.accepted import Acceptance, Standing
@@ -35,9 +38,11 @@ _METHODS_HERE = "How an operation stands, and its response, are read (GET); what
 _RUNNING = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Operations:
-    """Answers requests below `operations_path`. `cancelled` makes what a cancelled operation is completed with."""
+    """Answers requests below `operations_path`. `cancelled` makes what a cancelled operation is completed with. While `closing` nobody is
+    held: the process is being drained.
+    """
 
     acceptance: Acceptance
     store: Store
@@ -46,6 +51,7 @@ class Operations:
     observer: Observer
     cancelled: Callable[[], StoredResponse]
     recall: Callable[[StoredResponse], Awaitable[bytes | Body]]
+    closing: bool = False
 
     async def answer(self, call: Call, path: bytes) -> Reply:
         """`path` is what follows the prefix and its slash. Raises nothing."""
@@ -58,12 +64,23 @@ class Operations:
         self.observer.request_started(call.route)
         if named is None or plan is None:
             return _nothing()
+        if (answered := self._answer_preflight(call)) is not None:
+            return answered
         if self.meanings.differs(call.guard.policy):
             return _unavailable(ANOTHER_MEANING)
         try:
             return await self._answer(call, named[1], query, response=bool(slash))
         except StoreUnavailable:
             return _unavailable()
+
+    def _answer_preflight(self, call: Call) -> Reply | None:
+        """For pages that may read what the route answers: no upstream could say it of a resource of ours."""
+        asked = preflight_of(call.method, call.fields)
+        if asked is None or call.cors is None or not call.cors.origins:
+            return None
+        fields = (*answer_preflight(call.cors, asked), (b"Date", self.clock.http_date()))
+        call.guarded, call.cors = False, None
+        return Reply(Label.STATUS, Passed(204, b"No Content", fields, b""))
 
     async def _answer(self, call: Call, key: str, query: bytes, *, response: bool) -> Reply:
         allowed = READING if response else (*READING, "DELETE")
@@ -84,14 +101,20 @@ class Operations:
     # ---- how it stands
 
     async def _look(self, call: Call, seconds: int) -> Reply:
-        """How it stands, as soon as that changes, after so many seconds at the latest."""
+        """How it stands, as soon as that changes, after so many seconds at the latest. Who has left, or ended its sending and may have, is
+        not held.
+        """
         first = standing = await self.acceptance.standing(call.key)
         pause, deadline = POLL_FIRST, self.clock.boottime() + seconds
         while standing is not None and standing.status in _RUNNING and standing.status is (first or standing).status:
             left = deadline - self.clock.boottime()
-            if left <= 0:
+            if left <= 0 or self.closing or call.connection.half_closed:
                 break
-            await self.clock.sleep(min(pause, left))
+            try:
+                with WhilePresent(call.connection, streaming=True):  # around no call of a store, which no client cuts
+                    await self.clock.sleep(min(pause, left))
+            except ClientGone:
+                break
             pause = min(POLL_LONGEST, pause * 2)
             standing = await self.acceptance.standing(call.key)
         return await self._absent(call) if standing is None else self._told(call, standing)

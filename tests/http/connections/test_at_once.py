@@ -65,6 +65,24 @@ async def test_a_client_that_pipelines_lets_others_take_their_turn(at_once: AtOn
     await at_once.closed()
 
 
+async def test_a_client_that_pipelines_in_pieces_gets_no_more_turns(at_once: AtOnceHouse) -> None:
+    """Each piece that comes while others wait is looked at once; it does not earn the connection another turn in every round."""
+    pieces, each, turns = 6, 16 * AT_ONCE, [0]
+
+    def turn() -> None:
+        turns.append(len(at_once.seen))
+        if len(at_once.seen) < pieces * each:
+            asyncio.get_running_loop().call_soon(turn)
+
+    async with at_once.peer() as peer:
+        turn()
+        for _ in range(pieces):
+            await peer.send(get("/") * each)
+            await asyncio.sleep(0)
+        await until(lambda: len(at_once.seen) == pieces * each)
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) <= 2 * AT_ONCE
+
+
 async def test_a_drain_answers_what_is_pipelined_no_further_than_the_request_at_hand(at_once: AtOnceHouse) -> None:
     async with at_once.peer() as peer:
         await peer.send(get("/") * (3 * AT_ONCE))

@@ -12,7 +12,7 @@ from gateway.core.model import RecordKey
 from tests.support.client import PAYMENT, ask, payment
 from tests.support.gateway import Setup, running
 from tests.support.upstream import CountingUpstream, Exchange
-from tests.system.accepted.asking import location, look, to_its_end, told
+from tests.system.accepted.asking import location, look, status_request, to_its_end, told
 
 ROUNDS = int(os.environ.get("ACCEPTED_ROUNDS", "4"))
 """Of simultaneous first requests."""
@@ -174,6 +174,53 @@ async def test_an_operation_is_its_callers_alone(accepting: Setup, upstream: Cou
         assert (await to_its_end(gateway.port, at)).status == 201
 
 
+async def test_nobody_is_looked_for_who_has_left(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """A client that asks to be held and leaves holds nothing: else each connection that comes and goes is a look each second."""
+    gate = Gate(upstream)
+    async with running(accepting, tmp_path) as gateway:
+        at = location(await ask(gateway.port, payment(b"l1")))
+        for _ in range(3):
+            _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+            writer.write(status_request(at + b"?wait=60"))
+            await gateway.counted(1, "idempotency_in_flight", route="pay")
+            writer.transport.abort()
+            await gateway.counted(0, "idempotency_in_flight", route="pay")
+        gate.opened.set()
+        assert (await to_its_end(gateway.port, at)).status == 201
+
+
+async def test_a_drain_lets_those_go_who_are_held(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """They are told how it stands, and ask another process."""
+    Gate(upstream)
+    async with running(accepting, tmp_path) as gateway:
+        location(await ask(gateway.port, payment(b"d1", target=b"/v1/slow")))
+        waits = location(await ask(gateway.port, payment(b"d2", target=b"/v1/slow")))
+        held = asyncio.create_task(look(gateway.port, waits + b"?wait=60"))
+        await gateway.counted(1, "idempotency_in_flight", route="slow")
+        gateway.terminate()
+        async with asyncio.timeout(10):
+            answer = await held
+        assert (told(answer)["status"], answer.field("connection")) == ("pending", b"close")
+        gateway.kill()
+
+
+async def test_a_page_of_another_origin_may_look(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Where its route lets it read answers: its browser asks first, since it must say who it is."""
+    routes = accepting.routes.replace("path: /v1/pay\n", "path: /v1/pay\n    cors: {origins: [https://shop.example]}\n", 1)
+    origin = b"Origin: https://shop.example"
+    asked = (b"Access-Control-Request-Method: GET", b"Access-Control-Request-Headers: authorization")
+    async with running(replace(accepting, routes=routes), tmp_path) as gateway:
+        at = location(await ask(gateway.port, payment(b"c1")))
+        may = await look(gateway.port, at, None, method=b"OPTIONS", more=(origin, *asked))
+        assert (may.status, may.field("access-control-allow-origin")) == (204, b"https://shop.example")
+        assert may.field("access-control-allow-headers") == b"authorization"
+        other = await look(gateway.port, at, None, method=b"OPTIONS", more=(b"Origin: https://evil.example", *asked))
+        assert (other.status, other.field("access-control-allow-origin")) == (204, None)
+        plain = await look(gateway.port, at, None, method=b"OPTIONS")
+        assert (plain.status, plain.problem) == (405, "method-refused")
+        assert (await look(gateway.port, at, more=(origin,))).field("access-control-allow-origin") == b"https://shop.example"
+
+
 AT = b"/.idempotency/operations/"
 ONE = AT + operation_id("pay", "k").encode()
 
@@ -184,6 +231,7 @@ REFUSALS: list[tuple[str, bytes, bytes, int, str]] = [
     ("never asked for", AT + operation_id("pay", "never").encode(), b"GET", 404, "no-operation"),
     ("another scope", AT + operation_id("rest", "k").encode(), b"GET", 404, "no-operation"),
     ("no such part", ONE + b"/x", b"GET", 404, "no-operation"),
+    ("no key", AT + operation_id("pay", "a\0b").encode(), b"GET", 404, "no-operation"),
     ("wait too long", ONE + b"?wait=61", b"GET", 400, "bad-request"),
     ("wait for x", ONE + b"?wait=x", b"GET", 400, "bad-request"),
     ("another method", ONE, b"POST", 405, "method-refused"),

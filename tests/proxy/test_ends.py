@@ -1,0 +1,116 @@
+"""How requests end: the client gets one answer for each, and the observer hears of each once, whatever ends it."""
+
+import asyncio
+import gc
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+
+from gateway.core.policy import Route
+from gateway.engine.engine import Engine
+from gateway.http.problem import ProblemWriter
+from gateway.http.request import Request, RequestFactory
+from gateway.http.response import Answering
+from gateway.ports import FinishedRequest, Receiver, UpstreamRequest, UpstreamResponse
+from gateway.proxy.call import Call
+from gateway.proxy.handler import Proxy
+from gateway.proxy.routing import Edge, make_routing
+from gateway.runtime.system import SystemClock, SystemRandomness
+from tests.engine.stage import NotingObserver
+from tests.http.connections.house import House, answers, connection_of, get, until
+
+
+class Counting(NotingObserver):
+    """Knows how many requests of a route are under way; a defect of its own is injected where it is `broken`."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_flight: Counter[str] = Counter()
+
+    def request_started(self, route: str) -> None:
+        self.in_flight[route] += 1
+
+    def request_ended(self, exchange: object) -> None:
+        self.in_flight[cast("FinishedRequest", exchange).route] -= 1
+        if self.broken:
+            raise RuntimeError("a defect")
+
+
+class Silent:
+    """An upstream that never answers."""
+
+    async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing happened")
+
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> None:
+        raise AssertionError("nothing is guarded")
+
+
+class Front(House):
+    """The proxy behind a listener, with one unguarded route. `at_once` is called when the proxy has taken a request."""
+
+    make_request: RequestFactory[Request] = Call
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observer = Counting()
+        clock, randomness = SystemClock(), SystemRandomness()
+        self.at_once: Callable[[Request], object] = lambda _: None
+        self.proxy = Proxy(
+            make_routing((Route("slow", "/slow", "payments"),), {"payments": Silent()}, b"", (), Edge()),
+            cast("Engine", None),
+            self.observer,
+            clock,
+            randomness,
+            problems=ProblemWriter(),
+            memory=self.memory,
+        )
+
+    def handle(self, request: Request) -> Answering:  # type: ignore[override]  # as the proxy does
+        answering = self.proxy.handle(cast("Call", request))
+        self.seen.append(request.target.decode())
+        self.at_once(request)
+        return answering
+
+
+async def test_a_defect_after_an_answer_is_no_second_answer() -> None:
+    """A 500 behind it would be taken for the answer to the next request of the connection."""
+    async with Front() as front, front.peer() as peer:
+        front.observer.broken = True
+        await peer.send(get("/nowhere") + get("/nowhere", "Connection: close"))
+        found = await answers(await peer.rest())
+    assert [answer.status for answer in found] == [404, 404]
+    assert [task for task, _ in front.observer.failures] == ["observe", "observe"]
+
+
+async def test_a_request_that_is_given_up_before_its_first_step_is_heard_of() -> None:
+    """Else it would be under way for ever, and a coroutine that nobody awaits."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", RuntimeWarning)
+        async with Front() as front, front.peer() as peer:
+            loop = asyncio.get_running_loop()
+            front.at_once = lambda request: loop.call_soon(connection_of(request).give_up)  # comes before the task's first step
+            await peer.send(get("/slow"))
+            await until(lambda: front.seen)
+            assert await peer.rest() == b""
+            await front.closed()
+        gc.collect()
+    assert front.observer.in_flight == {"slow": 0}
+    assert [str(warning.message) for warning in warned if "never awaited" in str(warning.message)] == []
+
+
+async def test_a_shutdown_ends_what_has_begun_meanwhile() -> None:
+    async with Front() as front, front.peer() as one, front.peer() as other:
+        await one.send(get("/slow"))
+        await until(lambda: len(front.seen) == 1)
+        ending = asyncio.ensure_future(front.server.shutdown(0.3))
+        await asyncio.sleep(0)
+        await other.send(get("/slow"))
+        await until(lambda: len(front.seen) == 2)
+        await ending
+        assert front.observer.in_flight == {"slow": 0}
+        assert [await peer.rest() for peer in (one, other)] == [b"", b""]
