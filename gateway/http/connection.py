@@ -211,6 +211,7 @@ class ClientConnection(LingeringClose):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._wire = self.transport = None
         self._sink = self._ignore
+        self._rest = b""  # a turn may be due: it must find nothing that it would hold, or answer to nobody
         for step in (
             self._count_out,
             self._alarm.stop,

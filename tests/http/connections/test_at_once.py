@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import socket
+import struct
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from gateway.http.intake import AT_ONCE
 from gateway.http.request import Request
 from gateway.http.response import Answering, wire_response
-from tests.http.connections.house import House, answers, get, request, until
+from tests.http.connections.house import House, Peer, answers, get, request, until
 from tests.http.connections.test_requests import BODIES, SEQUENCE
 
 
@@ -126,3 +128,23 @@ async def test_a_body_that_nobody_wants_is_read_past(at_once: AtOnceHouse) -> No
         assert b"/1" in await peer.until(b"/1")
         await peer.send(b"x" * 99_990 + get("/2", "Connection: close"))
         assert [answer.body for answer in await answers(await peer.rest())] == [b"/2"]
+
+
+async def test_a_lost_connection_has_no_turn_any_more(at_once: AtOnceHouse) -> None:
+    """The client resets it while the last answer of a turn is written: what came behind is dropped, and holds no memory."""
+    handle, peers = at_once.handle, list[Peer]()
+
+    def reset_at_the_last(request: Request) -> Answering:
+        if len(at_once.seen) == AT_ONCE - 1:
+            peers[0].raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peers[0].raw.close()
+        return handle(request)
+
+    at_once.handle = reset_at_the_last  # type: ignore[method-assign]  # before a connection is made, which asks for it once
+    async with at_once.peer() as peer:
+        peers.append(peer)
+        await peer.send(get("/") * AT_ONCE + b"GET / HTTP/1.1\r\nX: " + b"x" * 10_000)
+        await until(lambda: len(at_once.seen) == AT_ONCE)
+        await at_once.closed()
+        await asyncio.sleep(0.01)
+    assert at_once.memory.held == 0
