@@ -67,7 +67,7 @@ from gateway.core.policy import (
 from gateway.core.reconcile.policy import Resend
 from gateway.core.rewrite import Rewriting
 from gateway.core.scope import ScopeFound, derived_key, find_scope
-from gateway.core.sent_fields import SentFields
+from gateway.core.sent_fields import Sending
 from gateway.core.splice import JsonText
 from gateway.core.status_headers import exposed
 from gateway.core.upstream_answer import removed_fields
@@ -144,7 +144,7 @@ class GuardPlan:
     takes_part: bool
     co_commits: bool
     rewriting: Rewriting | None = None
-    sent: SentFields | None = None
+    sent: Sending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class RoutePlan:
     overrides: Overrides | None
     guard: GuardPlan | None
     rewriting: Rewriting | None = None
-    sent: SentFields | None = None
+    sent: Sending | None = None
 
 
 def make_plans(
@@ -205,7 +205,7 @@ def make_plans(
         )
         mode = "off" if route.policy is None else route.policy.mode.value
         plans[route.id] = RoutePlan(
-            route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting, route.request_headers
+            route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting, _sending(route)
         )
     return plans
 
@@ -224,39 +224,43 @@ def make_guard_plan(
     """The plan of one guarded route; the arguments as for `make_plans` and `make_fingerprinter`."""
     in_head = isinstance(policy.key.place, HeaderKey | QueryKey)
     return GuardPlan(
-        route.id,
-        route.upstream,
-        upstream,
-        policy,
-        policy.mode is Mode.OBSERVE,
-        _key_finder(policy) if in_head else None,
-        None if in_head else _body_key_finder(policy),
-        _scope_finder(policy, secret) if _told_by_fields(policy) else None,
-        needs_waiting(policy.principal),
-        frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
-        None if goes_as_it_came(policy) else _key_carrier(policy, secret),
-        changes_body(policy),
-        policy.reads_answers,
-        max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
-        tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
-        make_fingerprinter(policy.fingerprint, secret, version, equal=equal),
-        (policy.reconcilable or policy.accepts) and policy.mode is Mode.ENFORCE,
-        isinstance(policy.reconcile.probe, Resend) or policy.accepts,
-        _promise(policy) if policy.accepts else None,
-        _duplicates(policy, before),
-        removed_fields(policy),
-        Settlements(policy),
-        min(policy.settle_timeout, OBSERVED_PATIENCE) if policy.mode is Mode.OBSERVE else policy.settle_timeout,
-        _terms(route.id, policy),
-        Retention.of(policy),
-        policy.status_fields or policy.mark_duplicates or policy.expose_headers,
-        exposed(policy),
-        replays_alike(policy.dialect),
-        policy.takes_part,
-        policy.takes_part and policy.participate.co_commit,
-        rewriting,
-        route.request_headers,
+        route_id=route.id,
+        upstream_name=route.upstream,
+        upstream=upstream,
+        policy=policy,
+        observes=policy.mode is Mode.OBSERVE,
+        find_key=_key_finder(policy) if in_head else None,
+        find_key_in_body=None if in_head else _body_key_finder(policy),
+        find_scope=_scope_finder(policy, secret) if _told_by_fields(policy) else None,
+        asks=needs_waiting(policy.principal),
+        kept=frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
+        carry_key=None if goes_as_it_came(policy) else _key_carrier(policy, secret),
+        changes_body=changes_body(policy),
+        uncoded=policy.reads_answers,
+        longest_body=max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
+        pointers=tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
+        fingerprinter=make_fingerprinter(policy.fingerprint, secret, version, equal=equal),
+        captures=(policy.reconcilable or policy.accepts) and policy.mode is Mode.ENFORCE,
+        seals=isinstance(policy.reconcile.probe, Resend) or policy.accepts,
+        promise=_promise(policy) if policy.accepts else None,
+        duplicates=_duplicates(policy, before),
+        removed=removed_fields(policy),
+        settlements=Settlements(policy),
+        patience=min(policy.settle_timeout, OBSERVED_PATIENCE) if policy.mode is Mode.OBSERVE else policy.settle_timeout,
+        terms=_terms(route.id, policy),
+        retention=Retention.of(policy),
+        marks=policy.status_fields or policy.mark_duplicates or policy.expose_headers,
+        exposed=exposed(policy),
+        replays_alike=replays_alike(policy.dialect),
+        takes_part=policy.takes_part,
+        co_commits=policy.takes_part and policy.participate.co_commit,
+        rewriting=rewriting,
+        sent=_sending(route),
     )
+
+
+def _sending(route: Route) -> Sending | None:
+    return None if route.request_headers is None else Sending(route.request_headers)
 
 
 class Settlements(dict[int, Settlement]):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.core.strict_json import read, refuse_lone_surrogates, write
 
 LONGEST_DATA = 4096
-"""Bytes of a point's data, as compact JSON in UTF-8."""
+"""Bytes of a point's data as the field has it: compact JSON in ASCII. Many servers take no field of more than 8 KiB."""
 
 LONGEST_BODY = 16 * 1024
 """Bytes of a request that tells a point: its data in any form, and the rest."""
@@ -50,8 +50,8 @@ def read_point(body: bytes) -> RecoveryPoint:
     except ValueError as error:
         raise BadPoint('"data" holds half of a surrogate pair.') from error
     text = write(data)
-    if len(text.encode()) > LONGEST_DATA:
-        raise DataTooLarge(f'"data" has at most {LONGEST_DATA} bytes.')
+    if len(field_value(text)) > LONGEST_DATA:
+        raise DataTooLarge(f'"data" has at most {LONGEST_DATA} bytes, with an escape of six for each character that is not ASCII.')
     return RecoveryPoint(label, text)
 
 

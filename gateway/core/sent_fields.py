@@ -37,11 +37,20 @@ class SentFields:
     ] = field(default=(), repr=False)
     removed: Annotated[tuple[str, ...], Key("remove"), ListOf(_NAME), "Names that the upstream does not get."] = ()
 
+
+class Sending:
+    """`SentFields` as a request meets them, prepared once for a route."""
+
+    __slots__ = ("_added", "_gone")
+
+    def __init__(self, fields: SentFields) -> None:
+        self._added = tuple((name.encode(), value.encode()) for name, value in fields.added)
+        self._gone = frozenset(_folded(name.encode()) for name in (*dict(fields.added), *fields.removed))
+
     def apply(self, headers: Headers) -> Headers:
         """The fields as the upstream gets them."""
-        added = [(name.encode(), value.encode()) for name, value in self.added]
-        gone = {_folded(name.encode()) for name in (*[name for name, _ in self.added], *self.removed)}
-        return (*[line for line in headers if _folded(line[0]) not in gone], *added)
+        gone = self._gone
+        return (*[line for line in headers if _folded(line[0]) not in gone], *self._added)
 
 
 def _folded(name: bytes) -> bytes:

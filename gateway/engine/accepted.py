@@ -254,9 +254,10 @@ class AcceptedWork:
             self._running[guard.upstream_name] += limit  # who comes meanwhile is parked: these slots may be needed
             try:
                 taken = await self._acceptance.take(guard.terms, limit, owners, doubtful=doubtful)
-            except (StoreUnavailable, asyncio.CancelledError) as error:
-                # A doubt is left to the lapse of its lease: what an attempt may have executed is never pending.
-                if doubtful is None and (isinstance(error, asyncio.CancelledError) or error.may_have_landed):
+            except BaseException as error:
+                # Also after a defect of ours, which may come of what was taken already. A doubt is left to the lapse of its lease: what an
+                # attempt may have executed is never pending.
+                if doubtful is None and (not isinstance(error, StoreUnavailable) or error.may_have_landed):
                     self._lost.append(_Lost(owners, self._deps.clock.boottime() + 2 * guard.terms.lease))
                 raise
             finally:

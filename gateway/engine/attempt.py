@@ -211,7 +211,7 @@ class Attempt:
                 raise came
             try:
                 self._upstream_status = came.status
-                return await self._read(came)
+                return await (self._read_now(came) if self._stopped else self._read(came))
             finally:
                 came.close()
         except NotSent as failure:
@@ -284,6 +284,14 @@ class Attempt:
         if policy.trust_retention:
             own.retention = kept_for(response.headers, policy)
         return await self._hear(response, own) if policy.hints else own
+
+    async def _read_now(self, response: UpstreamResponse) -> Response:
+        """The process was stopped as the answer came: what is not there yet is not waited for."""
+        try:
+            async with asyncio.timeout(0):
+                return await self._read(response)
+        except TimeoutError:
+            raise InDoubt(DoubtReason.GATEWAY_STOPPED) from None
 
     async def _hear(self, response: UpstreamResponse, own: Response) -> Response:
         """With what the upstream says of it itself."""

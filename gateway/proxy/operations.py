@@ -32,6 +32,9 @@ from gateway.proxy.guard import identify
 POLL_FIRST, POLL_LONGEST = 0.05, 1.0
 """Seconds between two looks for a client that waits for a change: the first ones, and at most."""
 
+MOST_HELD = 200
+"""Clients that wait for a change at a time, each with a look a second at the authority; one more is answered at once."""
+
 READING = ("GET", "HEAD")
 _METHODS_HERE = "How an operation stands, and its response, are read (GET); what waits is cancelled (DELETE)."
 
@@ -41,7 +44,7 @@ _RUNNING = frozenset({Status.PENDING, Status.IN_PROGRESS})
 @dataclass(slots=True)
 class Operations:
     """Answers requests below `operations_path`. `cancelled` makes what a cancelled operation is completed with. While `closing` nobody is
-    held: the process is being drained.
+    held: the process is being drained. `held` is how many are.
     """
 
     acceptance: Acceptance
@@ -52,6 +55,7 @@ class Operations:
     cancelled: Callable[[], StoredResponse]
     recall: Callable[[StoredResponse], Awaitable[bytes | Body]]
     closing: bool = False
+    held: int = 0
 
     async def answer(self, call: Call, path: bytes) -> Reply:
         """`path` is what follows the prefix and its slash. Raises nothing."""
@@ -96,7 +100,15 @@ class Operations:
         if call.method == "DELETE":
             return await self._cancel(call)
         seconds = _wait_of(call, query)
-        return seconds if isinstance(seconds, Reply) else await self._look(call, seconds)
+        if isinstance(seconds, Reply):
+            return seconds
+        if seconds == 0 or self.held >= MOST_HELD:
+            return await self._look(call, 0)
+        self.held += 1
+        try:
+            return await self._look(call, seconds)
+        finally:
+            self.held -= 1
 
     # ---- how it stands
 

@@ -50,6 +50,16 @@ BEGIN
 END $$;
 
 
+-- The bytes that the data of a point has in its field (`gateway.core.recovery_point.field_value`): an escape for each character that is not
+-- ASCII, and two beyond the first plane.
+CREATE OR REPLACE FUNCTION gateway_field_length(data jsonb) RETURNS integer
+LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT octet_length(
+        regexp_replace(regexp_replace(data::text, '[\U00010000-\U0010FFFF]', repeat('x', 12), 'g'), '[^\u0001-\u007E]', repeat('x', 6), 'g')
+    )
+$$;
+
+
 CREATE OR REPLACE FUNCTION gateway_fence(token text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -66,8 +76,8 @@ BEGIN
         RAISE EXCEPTION 'a recovery point is 1 to 50 lower-case letters, digits, and _ . -' USING ERRCODE = '22023';
     ELSIF jsonb_typeof(data) <> 'object' THEN
         RAISE EXCEPTION 'the data of a recovery point is an object' USING ERRCODE = '22023';
-    ELSIF octet_length(data::text) > 4096 THEN
-        RAISE EXCEPTION 'the data of a recovery point has at most 4096 bytes' USING ERRCODE = '54000';
+    ELSIF gateway_field_length(data) > 4096 THEN
+        RAISE EXCEPTION 'the data of a recovery point has at most 4096 bytes, six for each character that is not ASCII' USING ERRCODE = '54000';
     END IF;
     attempt := gateway_attempt(token);
     UPDATE gateway_records r
@@ -189,7 +199,7 @@ END $$;
 
 
 REVOKE ALL ON FUNCTION
-    gateway_attempt(text), gateway_fields(jsonb), gateway_fence(text), gateway_advance(text, text, jsonb), gateway_complete(text, integer, jsonb, bytea)
+    gateway_attempt(text), gateway_field_length(jsonb), gateway_fields(jsonb), gateway_fence(text), gateway_advance(text, text, jsonb), gateway_complete(text, integer, jsonb, bytea)
 FROM PUBLIC;
 
 DO $$

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.sent_fields import SentFields
+from gateway.core.sent_fields import Sending, SentFields
 from tests.config.support import HEAD, ROUTES, mistakes
 
 OTHERS = "says how the message is sent, what its body is, or is the gateway's to write; name another field"
@@ -46,5 +46,5 @@ NAMES = st.sampled_from([b"X-A", b"x_a", b"X-B", b"x-b", b"X-C"])
 @given(st.lists(st.tuples(NAMES, st.just(b"1"))).map(tuple))
 def test_what_is_set_stands_once_and_the_rest_stays_in_order(headers: tuple[tuple[bytes, bytes], ...]) -> None:
     """Whatever came."""
-    changed = SentFields((("X-A", "2"),), ("X-B",)).apply(headers)
+    changed = Sending(SentFields((("X-A", "2"),), ("X-B",))).apply(headers)
     assert changed == (*[line for line in headers if line[0] == b"X-C"], (b"X-A", b"2"))

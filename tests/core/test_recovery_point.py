@@ -34,6 +34,19 @@ def test_compact() -> None:
     assert field_value(point.data or "") == b'{"a":1.10,"\\u00e9":"\\ud83d\\udd11"}'
 
 
+@pytest.mark.parametrize(("letter", "each"), [("a", 1), ("é", 6), ("\U0001f511", 12), ("\x7f", 6)])
+def test_the_limit_is_that_of_the_field(letter: str, each: int) -> None:
+    """An upstream that takes fields of 8 KiB can always be told where to go on."""
+    most = (LONGEST_DATA - len('{"x":""}')) // each
+
+    def told(count: int) -> RecoveryPoint:
+        return read_point(json.dumps({"recovery_point": "a", "data": {"x": letter * count}}).encode())
+
+    assert len(field_value(told(most).data or "")) <= LONGEST_DATA
+    with pytest.raises(DataTooLarge):
+        told(most + 1)
+
+
 @pytest.mark.parametrize(
     "body",
     [

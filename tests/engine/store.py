@@ -61,7 +61,12 @@ class AnswersLate:
     seconds: float
 
 
-Trouble = Refuses | Undone | LosesReply | Lands | Stalls | AnswersLate
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """The statement lands; what comes of its reply is a defect of ours."""
+
+
+Trouble = Refuses | Undone | LosesReply | Lands | Stalls | AnswersLate | Fails
 
 
 class TroubledStore:
@@ -92,6 +97,9 @@ class TroubledStore:
                 raise StoreUnavailable("memory", "timeout", may_have_landed=False, asked=True)
             case LosesReply():
                 await self._land(operation, perform)
+            case Fails():
+                await self._land(operation, perform)
+                raise ZeroDivisionError
             case Stalls(seconds):
                 await asyncio.sleep(seconds)
                 return await self._land(operation, perform)

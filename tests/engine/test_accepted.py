@@ -13,7 +13,7 @@ from gateway.engine.answers import Promised, Reply
 from gateway.engine.engine import Engine
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
 from tests.engine.stage import ABANDONED, KEY, POLICY, Stage, refused, scene, told
-from tests.engine.store import AnswersLate, Lands, LosesReply, Refuses, Stalls, Trouble
+from tests.engine.store import AnswersLate, Fails, Lands, LosesReply, Refuses, Stalls, Trouble
 from tests.engine.upstream import Part
 
 ASYNC = replace(POLICY, execution=Execution.ASYNC, pending_for=600.0)
@@ -458,6 +458,22 @@ async def test_a_drain_and_a_look_may_give_back_at_once(stage: Stage) -> None:
     looking = stage.loop.create_task(work.look())
     assert await stage.engine.drain(1.0)
     await looking
+
+
+@scene
+async def test_what_was_taken_is_given_back_after_a_defect(stage: Stage) -> None:
+    """Nothing of it was sent: it waits again, and does not lapse into doubt."""
+    work_of(stage).stop()
+    assert promised(await ask(stage)) is Status.PENDING
+    work = work_of(stage, engine=stage.another()[0])
+    stage.store.script("take", Fails())
+    with pytest.raises(ZeroDivisionError):
+        await work.look()
+    assert (await stage.record()).status is Status.IN_PROGRESS
+    await work.look()
+    await stage.quiet()
+    record = await stage.record()
+    assert (record.status, record.attempt) == (Status.COMPLETED, 1)
 
 
 @scene

@@ -64,6 +64,20 @@ async def test_a_drain_ends_executing_attempts_in_doubt(stage: Stage) -> None:
 
 
 @scene
+async def test_what_was_answered_in_the_moment_of_the_stop_ends_in_doubt_too(stage: Stage) -> None:
+    """The head has come, nobody reads yet, and the body takes its time: it is not waited for until the lease lapses."""
+    draining: list[asyncio.Task[bool]] = []
+    drain = lambda: draining.append(stage.loop.create_task(stage.engine.drain(0.0)))  # noqa: E731 - it is called once
+    stage.upstream.plays(Part(pauses=(1.0, 100.0), comes=drain))
+    asked = stage.begin()
+    await stage.clock.sleep(1.5)
+    assert await draining[0]
+    assert stage.loop.time() < 2
+    assert refused(await asked) == (502, "outcome-unknown")
+    assert (await stage.record()).last_error_code == "gateway_stopped"
+
+
+@scene
 async def test_a_drain_gives_up_what_cannot_be_settled(stage: Stage) -> None:
     """With the authority away the rest is given up after the grace; every client has an answer."""
     stage.upstream.plays(Part(pauses=(100.0,)))

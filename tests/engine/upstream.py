@@ -15,7 +15,7 @@ from tests.support.responses import Body
 class Part:
     """What the upstream does with one request. `pauses` are waited before the head and before each piece; `raises` comes in the end.
 
-    `dials` seconds pass before the fence is asked.
+    `dials` seconds pass before the fence is asked; `comes` is called just before its head is told.
     """
 
     status: int = 201
@@ -26,6 +26,7 @@ class Part:
     raises_unsent: BaseException | None = None
     dials: float = 0.0
     length: int | None = None
+    comes: Callable[[], object] = lambda: None
 
     def waits(self) -> Iterator[float]:
         yield from self.pauses
@@ -95,6 +96,7 @@ class ActingUpstream:
     async def _answer(self, part: Part) -> "_Response":
         waits = part.waits()
         await asyncio.sleep(next(waits))
+        part.comes()
         if part.raises is not None and not part.pieces:
             raise part.raises
         return _Response(part, waits)

@@ -226,6 +226,9 @@ async def test_what_is_no_answer(
         ("a", "[]", "22023"),
         ("a", "1", "22023"),
         ("a", json.dumps({"x": "a" * 4096}), "54000"),
+        ("a", json.dumps({"x": "é" * 682}, ensure_ascii=False), "54000"),
+        ("a", json.dumps({"x": "\U0001f511" * 341}, ensure_ascii=False), "54000"),
+        ("a", json.dumps({"x": "\x7f" * 682}, ensure_ascii=False), "54000"),
     ],
 )
 async def test_what_is_no_point(store: PostgresStore, upstream: "Connection", point: str | None, data: str | None, state: str) -> None:
@@ -233,6 +236,13 @@ async def test_what_is_no_point(store: PostgresStore, upstream: "Connection", po
     with pytest.raises(asyncpg.PostgresError) as raised:
         await upstream.execute("SELECT gateway_advance($1, $2, $3)", token(lease), point, data)
     assert raised.value.sqlstate == state
+
+
+@pytest.mark.parametrize("text", ["a" * 4080, "é" * 680, "\U0001f511" * 340, "\x7f" * 680])
+async def test_what_is_just_short_enough(store: PostgresStore, upstream: "Connection", text: str) -> None:
+    """Data are as long as their field."""
+    lease = await reserved(store, intent())
+    await upstream.execute("SELECT gateway_advance($1, 'a', $2)", token(lease), json.dumps({"x": text}, ensure_ascii=False))
 
 
 async def test_empty_answers(store: PostgresStore, upstream: "Connection") -> None:

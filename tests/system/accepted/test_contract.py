@@ -9,6 +9,7 @@ import asyncpg
 
 from gateway.core.accepted import operation_id
 from gateway.core.model import RecordKey
+from gateway.proxy.operations import MOST_HELD
 from tests.support.client import PAYMENT, ask, payment
 from tests.support.gateway import Setup, running
 from tests.support.upstream import CountingUpstream, Exchange
@@ -187,6 +188,20 @@ async def test_nobody_is_looked_for_who_has_left(accepting: Setup, upstream: Cou
             await gateway.counted(0, "idempotency_in_flight", route="pay")
         gate.opened.set()
         assert (await to_its_end(gateway.port, at)).status == 201
+
+
+async def test_no_more_are_held_than_the_authority_can_be_asked_for(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """One more is told at once how it stands, and asks again when it likes."""
+    gate = Gate(upstream)
+    async with running(accepting, tmp_path) as gateway:
+        at = location(await ask(gateway.port, payment(b"m1")))
+        held = [asyncio.create_task(look(gateway.port, at + b"?wait=60")) for _ in range(MOST_HELD)]
+        await gateway.counted(MOST_HELD, "idempotency_in_flight", route="pay")
+        async with asyncio.timeout(30):
+            assert told(await look(gateway.port, at + b"?wait=60"))["status"] == "in_progress"
+        assert not any(one.done() for one in held)
+        gate.opened.set()
+        assert {told(answer)["status"] for answer in await asyncio.gather(*held)} == {"completed"}
 
 
 async def test_a_drain_lets_those_go_who_are_held(accepting: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:

@@ -25,35 +25,21 @@ from tests.support.gateway import Gateway, Setup, running
 from tests.support.services import new_root, redis_command, remove_data
 from tests.support.upstream import CountingUpstream, Exchange
 from tests.system.accepted.asking import look, told
+from tests.system.torture.fleet import RECONCILE
 
 REQUESTS = int(os.environ.get("ACCEPTED_REQUESTS", "200"))
 
-ROUTES = """
+ROUTES = f"""
   - id: pay
     methods: [POST]
     path: /v1/pay
     upstream: payments
     idempotency:
-      principal: [{header: X-Caller}]
+      principal: [{{header: X-Caller}}]
       execution: async
       concurrency: 4
       forward_key: derived
-      reconcile:
-        probe: lookup
-        request: {method: GET, path: "/v1/runs?key={key}"}
-        rules:
-          - when: [{pointer: /runs, not_empty: true}]
-            verdict: executed
-            answer: {status: 201, headers: {Content-Type: application/json}, pointer: /runs/0}
-          - {when: [{pointer: /runs, empty: true}], verdict: not_executed}
-        looks: 2
-        apart: 300ms
-        first: 300ms
-        longest: 1s
-        attempts: 200
-        max_age: 1h
-        timeout: 2s
-"""
+{RECONCILE}"""
 
 
 class Ledger:

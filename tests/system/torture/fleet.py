@@ -15,14 +15,7 @@ from tests.support.gateway import Gateway, Setup, running
 from tests.support.services import redis_command
 from tests.system.torture.story import Fault
 
-ROUTES = """
-  - id: pay
-    methods: [POST]
-    path: /v1/pay
-    upstream: payments
-    idempotency:
-      principal: [{header: X-Caller}]
-      forward_key: derived
+RECONCILE = """\
       reconcile:
         probe: lookup
         request: {method: GET, path: "/v1/runs?key={key}"}
@@ -39,6 +32,17 @@ ROUTES = """
         max_age: 1h
         timeout: 2s
 """
+"""How outcomes are found out at an upstream that counts its runs by the key that it sees."""
+
+ROUTES = f"""
+  - id: pay
+    methods: [POST]
+    path: /v1/pay
+    upstream: payments
+    idempotency:
+      principal: [{{header: X-Caller}}]
+      forward_key: derived
+{RECONCILE}"""
 
 
 @dataclass(slots=True)
