@@ -1,0 +1,34 @@
+"""The run of `scripts/upgrade`, short, and from this tree to itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway import ROUTES, Setup
+from tests.support.upstream import CountingUpstream
+from tests.system.upgrade.rolling import roll
+
+HERE = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def setup(empty_database: str, redis_db: str, upstream: CountingUpstream) -> Setup:
+    return Setup(empty_database, upstream.port, redis_db, defaults="{lease: 10s}", timeouts="{first_byte: 10s, total: 20s}")
+
+
+async def test_no_error_and_no_second_run(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Gateways are replaced one by one under traffic."""
+    stages: list[str] = []
+    outcome = await roll(setup, upstream, tmp_path, HERE, HERE, seconds=0.5, tell=stages.append)
+    assert outcome.broken == []
+    assert len(stages) == 6
+    assert len(outcome.bodies) == len(upstream.runs) > 100
+
+
+async def test_it_would_tell(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """Without a guard operations run more than once, with other answers."""
+    unguarded = replace(setup, routes=ROUTES.replace("    idempotency: {principal: [{header: Authorization}]}\n", ""))
+    outcome = await roll(unguarded, upstream, tmp_path, HERE, HERE, seconds=0.2, tell=lambda _: None)
+    assert any("another answer" in story for story in outcome.broken)
+    assert any("times" in story for story in outcome.broken)
