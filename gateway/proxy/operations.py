@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from orjson import dumps
+from orjson import OPT_APPEND_NEWLINE, dumps
 
 from gateway.core.accepted import LONGEST_WAIT, parse_operation_id, preference_of, seconds_left, whole_seconds
 from gateway.core.cors import answer_preflight, preflight_of
@@ -189,7 +189,7 @@ class Operations:
         headers: Headers = ((b"Content-Type", b"application/json"), (b"Cache-Control", b"no-store"), (b"Date", date))
         if retry_after is not None:
             headers += ((b"Retry-After", b"%d" % retry_after),)
-        return Reply(Label.STATUS, Passed(200, b"OK", headers, dumps(document)))
+        return Reply(Label.STATUS, Passed(200, b"OK", headers, dumps(document, option=OPT_APPEND_NEWLINE)))
 
 
 def _plan_of(call: Call, scope: str) -> RoutePlan | None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
 from typing import assert_never, cast
 
-from orjson import dumps
+from orjson import OPT_APPEND_NEWLINE, dumps
 
 from gateway.core.accepted import operation_id
 from gateway.core.cors import expose, first_opened, opened, origin_of, replay_opened
@@ -141,7 +141,7 @@ class Renderer:
             told += ((b"Preference-Applied", b"respond-async"), (b"Vary", b"Prefer"))
         if guard.marks:
             told = marked(told, guard.policy, guard.exposed, reply)
-        body = dumps({"status": answer.status.value, "operation": at.decode()})
+        body = dumps({"status": answer.status.value, "operation": at.decode()}, option=OPT_APPEND_NEWLINE)
         told = (*_opened(told, call), (b"Date", self._clock.http_date()))
         begun = beginning(202, reason_of(202), told) + ours
         return WireResponse(202, begun, body, close=self._ends(call), patience=_patience(call))
