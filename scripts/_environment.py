@@ -16,10 +16,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 OLDEST, NEWEST = (3, 11), (3, 13)
+
+
+def groups(*names: str) -> list:
+    """The options by which pip installs these dependency groups."""
+    return [word for name in names for word in ("--group", name)]
+
+
 PARTS = {
     "dev": ["--editable", ".[embedded,sealing]"],
-    "test": ["--editable", ".[embedded,sealing]", "--group", "test", "--group", "lint", "--group", "deploy", "--group", "build"],
-    "package": ["--group", "build"],
+    "test": ["--editable", ".[embedded,sealing]", *groups("test", "lint", "deploy", "docs", "build")],
+    "docs": ["--editable", ".", *groups("docs")],
+    "package": groups("build"),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WIDTH = 120
 
 _NAMELESS = re.compile(r"\b(whoever|nobody|somebody|no one|told of)\b", re.IGNORECASE)
