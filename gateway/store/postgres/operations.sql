@@ -209,7 +209,7 @@ SELECT
         SELECT json_agg(
             json_build_array((extract(epoch FROM h.at) * 1000000)::bigint, h.source, h.what, h.detail, h.actor, h.reason) ORDER BY h.id
         )
-        FROM (SELECT * FROM gateway_history WHERE record_id = r.record_id ORDER BY id DESC LIMIT 1000) AS h
+        FROM (SELECT * FROM gateway_history WHERE record_id = r.record_id AND scope_id = r.scope_id ORDER BY id DESC LIMIT 1000) AS h
     ) AS history
 FROM gateway_records r
 WHERE r.scope_id = $1 AND r.idempotency_key = $2

@@ -63,7 +63,7 @@ intent AS MATERIALIZED (
         captured, correlation, request_sealed
     )
     SELECT
-        scope_id, idempotency_key, gen_random_uuid(), route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
+        scope_id, idempotency_key, encode(substring(sha256(owner) FOR 16), 'hex')::uuid, route_id, request_id, request_fingerprint, fingerprint_version, fingerprint_policy,
         'in_progress', owner, request_method, request_target, now() + make_interval(secs => lease),
         make_interval(secs => max_execution), reconcilable, now() + make_interval(secs => lease + max_execution), observed,
         captured::jsonb, correlation, sealed
@@ -217,6 +217,7 @@ SET version = r.version + 1,
     reconcile_attempts = 0,
     reconcile_agreed = 0,
     looked_at = NULL,
+    looked_over = false,
     agreed_at = NULL,
     doubtful_until = NULL,
     unknown_since = NULL,
@@ -254,7 +255,7 @@ WITH held AS MATERIALIZED (
 ), done AS (
     UPDATE gateway_records r
     SET version = r.version + 1,
-        record_id = gen_random_uuid(),
+        record_id = encode(substring(sha256($5) FOR 16), 'hex')::uuid,
         status = 'in_progress',
         owner = $5,
         attempt = 1,
@@ -289,11 +290,16 @@ WITH held AS MATERIALIZED (
         reconcile_attempts = 0,
         reconcile_agreed = 0,
         looked_at = NULL,
+        looked_over = false,
         agreed_at = NULL,
         doubtful_until = NULL,
         unknown_since = NULL,
         dead_lettered_at = NULL,
         observed = $16,
+        accepted_at = NULL,
+        pending_until = NULL,
+        due_at = NULL,
+        retention = NULL,
         created_at = now(),
         completed_at = NULL,
         expires_at = NULL,
@@ -325,7 +331,7 @@ WITH held AS MATERIALIZED (
         requeued_at, reconcile_agreed, judged, 'expired', expires_at + keep_for
     FROM held
     WHERE EXISTS (SELECT FROM done) AND keep_for IS NOT NULL AND expires_at <= expiry_now() AND expires_at + keep_for > expiry_now()
-    ON CONFLICT (record_id, version) DO NOTHING
+    ON CONFLICT DO NOTHING
 )
 SELECT record_id, attempt, now_us FROM done
 
@@ -681,7 +687,7 @@ WITH expired AS MATERIALIZED (
         requeued_at, reconcile_agreed, judged, 'expired', expires_at + keep_for
     FROM reaped
     WHERE keep_for IS NOT NULL
-    ON CONFLICT (record_id, version) DO NOTHING
+    ON CONFLICT DO NOTHING
 )
 SELECT count(*) AS reaped FROM reaped
 
@@ -707,6 +713,7 @@ WITH forgotten AS MATERIALIZED (
     SELECT *
     FROM (
         SELECT
+            scope_id,
             record_id,
             version,
             purge_at,
@@ -719,11 +726,11 @@ WITH forgotten AS MATERIALIZED (
     ) AS first
     LIMIT $1
 ), ahead AS (
-    SELECT record_id, version, sum(size) OVER (ORDER BY purge_at, record_id, version) - size AS bytes FROM kept
+    SELECT scope_id, record_id, version, sum(size) OVER (ORDER BY purge_at, record_id, version) - size AS bytes FROM kept
 ), archived AS (
     DELETE FROM gateway_records_archive a
     USING ahead
-    WHERE a.record_id = ahead.record_id AND a.version = ahead.version AND ahead.bytes < $2::bigint
+    WHERE a.scope_id = ahead.scope_id AND a.record_id = ahead.record_id AND a.version = ahead.version AND ahead.bytes < $2::bigint
     RETURNING 1
 ), heard AS MATERIALIZED (
     SELECT *
@@ -756,7 +763,7 @@ WITH forgotten AS MATERIALIZED (
             SELECT true FROM gateway_records r
             WHERE r.scope_id = a.scope_id AND r.idempotency_key = a.idempotency_key AND r.record_id = a.record_id
         ) IS NOT NULL
-        OR (SELECT true FROM gateway_records_archive k WHERE k.record_id = a.record_id LIMIT 1) IS NOT NULL AS kept
+        OR (SELECT true FROM gateway_records_archive k WHERE k.scope_id = a.scope_id AND k.record_id = a.record_id LIMIT 1) IS NOT NULL AS kept
     FROM aged a
 ), put_off AS (
     UPDATE gateway_history h SET purge_after = now() + interval '7 days' FROM judged WHERE h.id = judged.id AND judged.kept RETURNING 1
@@ -790,7 +797,11 @@ WITH doubtful AS MATERIALIZED (
         (SELECT coalesce(sum(dead_letters), 0)::bigint FROM doubtful) AS dead_letters,
         (SELECT min(oldest) FROM doubtful) AS oldest,
         (SELECT count(*) FROM (SELECT FROM gateway_records WHERE status = 'completed' LIMIT $1::bigint) AS first) AS some_completed,
-        (SELECT reltuples::bigint FROM pg_class WHERE oid = 'gateway_records'::regclass) AS estimated
+        (
+            SELECT sum(greatest(reltuples, 0))::bigint
+            FROM pg_class
+            WHERE oid = 'gateway_records'::regclass OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'gateway_records'::regclass)
+        ) AS estimated
 )
 SELECT
     pending,

@@ -12,10 +12,9 @@ from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import RESPONSE_COLUMNS, Row, decode_captured, decode_response, encode_captured
 
 OPERATION = "reencrypt"
-_START = {"records": ("", ""), "archive": (str(UUID(int=0)), "0")}
 _READ = {"records": "sealed_record", "archive": "sealed_archived"}
 _MOVE = {"records": "move_record", "archive": "move_archived"}
-TABLES = tuple(_START)
+TABLES = tuple(_READ)
 
 
 class Place(NamedTuple):
@@ -52,12 +51,13 @@ class PostgresReencryption:
 
     async def walk(self, table: str, after: tuple[str, str] | None) -> Walked:
         """Look at the next places of a table, one of `TABLES`."""
-        low, high = after or _START[table]
-        rows = await self._calls.fetch(OPERATION, f"walk_{table}", low, high, self._sealer.present)
+        scope_id, key = after or ("", "")
+        rows = await self._calls.fetch(OPERATION, f"walk_{table}", scope_id, key, self._sealer.present)
         stale = [
             Place(RecordKey(row["scope_id"], row["idempotency_key"]), row["record_id"], row["version"]) for row in rows if row["stale"]
         ]
-        return Walked(stale, len(rows), sum(row["evident"] for row in rows), _position(table, rows[-1]) if rows else None)
+        last = (rows[-1]["scope_id"], rows[-1]["idempotency_key"]) if rows else None
+        return Walked(stale, len(rows), sum(row["evident"] for row in rows), last)
 
     async def move(self, table: str, place: Place) -> bool:
         """Whether what is there is under the present key now. False: it has changed meanwhile. Raises `Unsealable`."""
@@ -84,7 +84,3 @@ class PostgresReencryption:
         rows = await self._calls.fetch("erase", "erase", scope_id, after, actor, reason)
         keys = [(row["idempotency_key"], row["completed"]) for row in rows if row["idempotency_key"] is not None]
         return Erased(keys, rows[0]["left_over"])
-
-
-def _position(table: str, row: Row) -> tuple[str, str]:
-    return (row["scope_id"], row["idempotency_key"]) if table == "records" else (str(row["record_id"]), str(row["version"]))

@@ -3,8 +3,8 @@
 
 
 -- name: walk_records, walk_archive
--- At most 500 places, in the order of the primary key, and whether something there is under another key. Evidence counts apart: it goes
--- with the doubt that it is about.
+-- About 500 places, in the order of their keys, and whether something there is under another key: all archived lives of the last key come
+-- with it, so that the next part begins behind it. Evidence counts apart: it goes with the doubt that it is about.
 SELECT
     scope_id,
     idempotency_key,
@@ -16,14 +16,12 @@ SELECT
     coalesce(evidence ->> 'encoding' = '2' AND substring(decode(evidence ->> 'reason', 'base64') FROM 2 FOR 8) <> $3, false) AS evident
 -- only walk_records
 FROM gateway_records
-WHERE (scope_id, idempotency_key) > ($1::text, $2::text)
-ORDER BY scope_id, idempotency_key
 -- only walk_archive
 FROM gateway_records_archive
-WHERE (record_id, version) > ($1::text::uuid, $2::text::bigint)
-ORDER BY record_id, version
 -- all
-LIMIT 500
+WHERE (scope_id, idempotency_key) > ($1::text, $2::text)
+ORDER BY scope_id, idempotency_key
+FETCH FIRST 500 ROWS WITH TIES
 
 
 -- name: sealed_record, sealed_archived

@@ -4,7 +4,6 @@ import asyncpg
 import pytest
 
 from gateway.core.model import Lease, RecordKey
-from gateway.store import migrate as schema
 from gateway.store.migrate import migrate, migrations
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.rows import columns
@@ -29,18 +28,6 @@ PARK = """
 async def accept(before: Before, key: RecordKey, *statements: str) -> None:
     for statement in statements:
         assert await before.connection.execute(statement, key.scope_id, key.key) == "UPDATE 1"
-
-
-async def test_it_stays_ready(old_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fleet is replaced one by one, after `migrate`: those who are still to go must not all leave their load balancers at once."""
-    await migrate(old_database)
-    known = migrations()[:MIGRATION]
-    monkeypatch.setattr(schema, "migrations", lambda: known)
-    connection = await asyncpg.connect(old_database)
-    try:
-        assert await schema.pending(connection) == []
-    finally:
-        await connection.close()
 
 
 async def test_its_records_are_read_and_its_statements_go_on(before: Before, old_store: PostgresStore, old_database: str) -> None:
