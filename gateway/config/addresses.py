@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gateway.core.redis_url import parse_redis_url
 from gateway.core.texts import parse_url, socket_path
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -171,9 +172,9 @@ def postgres_dsn(text: str) -> str | None:
 
 
 def redis_url(text: str) -> str | None:
-    url = parse_url(text)
-    if text and (url is None or url.scheme not in {"redis", "rediss", "unix"}):
-        raise ValueError("a Redis URL looks like redis://host:6379/0, rediss://host:6379/0 or unix:///run/redis.sock")
+    """One server, the Sentinels of a primary, or nodes of a cluster."""
+    if text:
+        parse_redis_url(text)
     return text or None
 
 

@@ -183,9 +183,11 @@ class PostgresSettings:
 class RedisSettings:
     """The hot path. Responses over `max_value` bytes are not cached; `replay_ttl` caps how long one is."""
 
-    url: Annotated[str, Text("text", addresses.redis_url, secret=True), "redis://host:6379/0; empty: Postgres alone."] = field(
-        default="", repr=False
-    )
+    url: Annotated[
+        str,
+        Text("text", addresses.redis_url, secret=True),
+        "redis://host:6379/0, redis+sentinel://, redis+cluster://; empty: Postgres alone.",
+    ] = field(default="", repr=False)
     timeout: Annotated[float, Duration("1ms", "10s"), "For one command; then Postgres answers alone."] = 0.1
     lease: Annotated[float, Duration("100ms", "5m"), "How long a key is marked as running; much shorter than a route's lease."] = 5.0
     replay_ttl: Annotated[float, Duration("1s", "7d"), "How long a completed answer is kept at most."] = 900.0

@@ -45,7 +45,10 @@ STORE_OPERATIONS = {
 }
 STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")
 """The words of `gateway.ports.StoreUnavailable`."""
-REDIS_REFUSALS = ("replica", "cluster", "no_permission", "writes_refused")
+REDIS_REFUSALS = (
+    *("replica", "cluster", "sentinel", "no_permission", "writes_refused"),
+    *("no_sentinel", "no_primary", "no_cluster"),
+)
 """Why a Redis server that answers cannot serve: the words of `gateway.store.redis.server` beside those."""
 BATCHED = ("reserve", "complete", "release", "doubt", "accept", "redis")
 FENCED = (

@@ -8,11 +8,11 @@ and the authority keeps a list of deleted lives.
 
 * The process reads what is new in the list once a second. So it believes an entry that came back for about a second at
   most.
-* It believes an entry only if it has read the list since it first saw this run of the server (`Server.instance`): the
-  list then holds what an earlier run had acknowledged. So a restart or a promotion, which cuts connections, leaves no
-  gap.
-* While the authority is away, the list stays as it was, so that replays go on, but the process does not believe a new
-  run of the server.
+* It believes an entry only if it has read the list since the era of the entry's place began (`Topology.era`): the list
+  then holds what was acknowledged in an earlier one. So a restart, a promotion or a slot that moves, which the process
+  sees as a new connection or a new map, leaves no gap.
+* While the authority is away, the list stays as it was, so that replays go on, but the process does not believe what
+  is of a new era.
 """
 
 import logging
@@ -33,22 +33,22 @@ _log = logging.getLogger(__name__)
 
 
 class Deletions:
-    """The deleted lives whose entries might still be there. `instance` names what Redis is at present, `now_us` is
-    `Store.now_us`.
+    """The deleted lives whose entries might still be there. `last_era` is the last one that has begun in Redis (from 1
+    on), `now_us` is `Store.now_us`.
     """
 
-    def __init__(self, read: Read, instance: Callable[[], bytes], now_us: Callable[[], int | None], clock: Clock) -> None:
+    def __init__(self, read: Read, last_era: Callable[[], int], now_us: Callable[[], int | None], clock: Clock) -> None:
         self._read = read
-        self._instance = instance
+        self._last_era = last_era
         self._now_us = now_us
         self._clock = clock
         self._lives: dict[UUID, int] = {}
         self._last = 0
-        self._read_for: bytes | None = None
+        self._read_in = 0
 
-    def believes(self, record_id: UUID) -> bool:
-        """Whether no operator has deleted this life, whose entry was read from Redis just now."""
-        return self._instance() == self._read_for and record_id not in self._lives
+    def believes(self, record_id: UUID, era: int) -> bool:
+        """Whether no operator has deleted this life, whose entry was read from Redis just now, in this era of it."""
+        return era <= self._read_in and record_id not in self._lives
 
     def deleted(self, record_id: UUID) -> bool:
         """Whether this life is known to be deleted."""
@@ -58,7 +58,7 @@ class Deletions:
         """Read what is new. Raises `StoreUnavailable`; then all is read anew next time, since another authority may
         answer.
         """
-        instance = self._instance()
+        era = self._last_era()
         try:
             last, lives = await self._read(self._last)
             if last < self._last:
@@ -70,7 +70,7 @@ class Deletions:
         if lives:
             now_us = self._now_us() or 0
             self._lives = {life: ends for life, ends in {**self._lives, **lives}.items() if ends > now_us}
-        self._last, self._read_for = last, instance
+        self._last, self._read_in = last, era
 
     async def run(self) -> None:
         """Read for ever."""

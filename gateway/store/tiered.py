@@ -270,7 +270,7 @@ class TieredStore:
             return Taken()
         match entry:
             case CompletedEntry():
-                if self._deletions is not None and not self._deletions.believes(entry.record_id):
+                if self._deletions is not None and not self._deletions.believes(entry.record_id, self._hot.era(lookup)):
                     return Taken()
                 return replayable(intent.key, entry, self._authority.now_us()) or Taken()
             case LeaseEntry():

@@ -311,7 +311,8 @@ TWINS = [
     pytest.param("admin: {token_file: large}", "11:21: admin.token_file: cannot use large: it is larger than 64KiB", id="large"),
     pytest.param('admin: {token_file: "a\\0"}', r"11:21: admin.token_file: cannot read a\x00: no file can have this name", id="nul"),
     pytest.param("redis: {url_file: good}", "11:19: redis.url_file: a Redis URL looks like redis://host:6379/0, "
-        "rediss://host:6379/0 or unix:///run/redis.sock", id="content"),
+        "rediss://host:6379/0, unix:///run/redis.sock, redis+sentinel://host1,host2/0?master=name or "
+        "redis+cluster://host1,host2", id="content"),
 ]  # fmt: skip
 
 

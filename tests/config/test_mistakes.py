@@ -147,8 +147,14 @@ AT_TOP = [
     ),
     pytest.param(
         "redis: {url: 'http://cache'}",
-        "11:14: redis.url: a Redis URL looks like redis://host:6379/0, rediss://host:6379/0 or unix:///run/redis.sock",
+        "11:14: redis.url: a Redis URL looks like redis://host:6379/0, rediss://host:6379/0, unix:///run/redis.sock, "
+        "redis+sentinel://host1,host2/0?master=name or redis+cluster://host1,host2",
         id="redis-url",
+    ),
+    pytest.param(
+        "redis: {url: 'redis+sentinel://one,two/0'}",
+        "11:14: redis.url: Sentinels know several primaries: name yours, as in redis+sentinel://host1,host2/0?master=name",
+        id="sentinels-without-a-name",
     ),
     pytest.param("redis: &a {timeout: *a}", "11:8: redis.timeout: this alias contains itself", id="circular-alias"),
     pytest.param("? [a]\n: b", '11:3: "?": a key must be text', id="key-that-is-a-list"),

@@ -249,7 +249,7 @@ async def house(database: str, redis_db: str) -> AsyncIterator[House]:
         authority = PostgresStore(database.replace(f":{urlsplit(database).port}", f":{statements.port}"), pool_size=2, timeout=30)
         stack.push_async_callback(authority.close)
         clock = SystemClock()
-        deletions = Deletions(authority.deletions, lambda: link.server.instance, authority.now_us, clock)
+        deletions = Deletions(authority.deletions, lambda: link.eras.last, authority.now_us, clock)
         tiered = TieredStore(authority, HotPath(link), clock, deletions=deletions)
         stack.push_async_callback(tiered.close, 0)
         cache = ReplayCache(1 << 24, 60.0, clock.boottime, deleted=tiered.deleted, ready=lambda _key, _id, kept: unpacked(kept))

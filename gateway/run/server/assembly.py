@@ -46,9 +46,9 @@ from gateway.runtime.system import SystemClock, SystemRandomness
 from gateway.store.cached import CachedStore
 from gateway.store.deletions import Deletions
 from gateway.store.postgres import PostgresStore, Registry
-from gateway.store.redis.breaker import Breaker
 from gateway.store.redis.hotpath import HotPath
-from gateway.store.redis.link import Link
+from gateway.store.redis.servers import topology_of
+from gateway.store.redis.topology import Topology
 from gateway.store.replay_cache import ReplayCache
 from gateway.store.sealed import SealedStore
 from gateway.store.tiered import TieredStore
@@ -88,7 +88,7 @@ class Gateway:
     authority: PostgresStore
     registry: Registry
     scopes: Scopes
-    link: Link | None
+    link: Topology | None
     tiered: TieredStore | None
     replays: ReplayCache | None
     engine: Engine
@@ -438,12 +438,12 @@ def clock_horizon(config: Config) -> float:
 
 def make_hot(
     config: Config, authority: PostgresStore, clock: SystemClock, randomness: SystemRandomness, observer: MetricsObserver | None = None
-) -> tuple[Link | None, TieredStore | None]:
+) -> tuple[Topology | None, TieredStore | None]:
     """Redis in front, or nothing when no address is given."""
     redis = config.redis
     if redis is None:
         return None, None
-    link = Link(redis.url, Breaker(randomness.jitter), timeout=redis.timeout, observer=observer)
+    link = topology_of(redis.url, randomness.jitter, timeout=redis.timeout, observer=observer)
     hot = HotPath(link, observer)
     tiered = TieredStore(
         authority,
@@ -453,7 +453,7 @@ def make_hot(
         replay_ttl=redis.replay_ttl,
         max_value=redis.max_value,
         secret=config.digest_secret or b"",
-        deletions=Deletions(authority.deletions, lambda: link.server.instance, authority.now_us, clock),
+        deletions=Deletions(authority.deletions, lambda: link.eras.last, authority.now_us, clock),
         observer=observer,
     )
     return link, tiered

@@ -17,8 +17,7 @@ from gateway.store import co_commit
 from gateway.store.hosts import connect
 from gateway.store.migrate import pending
 from gateway.store.postgres import check_server
-from gateway.store.redis.connection import ErrorReply, Wire, address_of, opener
-from gateway.store.redis.server import Unfit
+from gateway.store.redis.servers import faults_of
 
 START_PATIENCE = 30.0
 """How long a starting process waits for Postgres before it gives up with exit code 69."""
@@ -212,12 +211,4 @@ async def _check_redis(config: Config) -> list[str]:
     """Whether Redis can serve: what entries need is tried with a key of our own."""
     if config.redis is None:
         return []
-    url = config.redis.url
-    try:
-        wire = await Wire.open(opener(url), asyncio.get_running_loop().time() + 2.0)
-    except TimeoutError:
-        return [f"redis: {address_of(url)}: no answer within 2s"]
-    except (Unfit, ErrorReply, OSError) as error:
-        return [f"redis: {address_of(url)}: {error}"]
-    wire.close()
-    return []
+    return [f"redis: {fault}" for fault in await faults_of(config.redis.url)]

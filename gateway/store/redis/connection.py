@@ -23,7 +23,19 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from gateway.runtime.alarm import Alarm
-from gateway.store.redis.server import REFUSALS, Answer, Refusal, Server, Unfit, judge, questions
+from gateway.store.redis.server import (
+    MEMBER_REFUSALS,
+    REFUSALS,
+    Answer,
+    Probe,
+    Refusal,
+    Server,
+    Unfit,
+    is_sentinel,
+    judge,
+    probe_key,
+    questions,
+)
 
 STORE = "redis"
 
@@ -46,17 +58,20 @@ class OutOfStep(ConnectionError):
 
 
 class Command(ABC):
-    """One packed command. `deadline` is on the event loop's clock; the link sets it.
+    """One packed command about `key`. `deadline` is on the event loop's clock; the link sets it.
 
-    `future` is what its caller awaits, if it awaits anything: once that is done, the command need not be sent any more.
+    `future` is what its caller awaits, if it awaits anything: once that is done, the command need not be sent any more. `redirects`
+    counts the nodes of a cluster that have said that the key is another's.
     """
 
-    __slots__ = ("deadline", "future", "packed")
+    __slots__ = ("deadline", "future", "key", "packed", "redirects")
 
-    def __init__(self, packed: bytes, future: "asyncio.Future[Any] | None" = None) -> None:
+    def __init__(self, packed: bytes, future: "asyncio.Future[Any] | None" = None, key: bytes = b"") -> None:
         self.packed = packed
         self.future = future
+        self.key = key
         self.deadline = 0.0
+        self.redirects = 0
 
     @abstractmethod
     def take(self, reply: object) -> None:
@@ -169,22 +184,36 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader(replyError=_error_reply)
         self._alarm = Alarm(asyncio.get_running_loop(), self._late)
+        self._refusals = REFUSALS
         self._unfit: ErrorReply | None = None
 
     @classmethod
-    async def open(cls, make: Opener, deadline: float) -> "Wire":
-        """Connect, log in, and make one round trip to find out whether the server can serve. Raises Unfit, ErrorReply, OSError, or
-        TimeoutError at `deadline`.
+    async def open(cls, make: Opener, deadline: float, probe: Probe | None = None) -> "Wire":
+        """Connect, log in, and make one round trip to find out whether the server can serve. `probe`: it is a node of a cluster. Raises
+        Unfit, ErrorReply, OSError, or TimeoutError at `deadline`.
         """
+        member = probe is not None
+        wire = await cls.connect(make, deadline, member=member)
+        try:
+            wire.server = judge(await wire.ask(questions(probe or probe_key), deadline), member=member)
+        except BaseException:
+            wire.close()
+            raise
+        if member:
+            wire._refusals = MEMBER_REFUSALS
+        return wire
+
+    @classmethod
+    async def connect(cls, make: Opener, deadline: float, *, member: bool = False) -> "Wire":
+        """Connect and log in, to whatever answers there, for questions alone. Raises as `open`."""
         target = make()
         wire = cls()
         try:
             async with asyncio.timeout_at(deadline):
                 await _connect(target, wire)
-                for answer in await wire._ask(_login(target), deadline):
+                for answer in await wire.ask(_login(target), deadline):
                     if isinstance(answer, Refusal):
-                        raise Unfit(REFUSALS[answer.code], answer.text) if answer.code in REFUSALS else ErrorReply(answer.code, answer.text)
-                wire.server = judge(await wire._ask(questions(), deadline))
+                        raise await wire._not_let_in(answer, deadline, member=member)
         except BaseException:
             wire.close()
             raise
@@ -230,7 +259,7 @@ class Wire(asyncio.Protocol):
             while (reply := reader.gets()) is not False:
                 if not flying:
                     raise OutOfStep("it sent a reply that no command waits for")
-                if type(reply) is ErrorReply and self._serving and reply.code in REFUSALS:
+                if type(reply) is ErrorReply and self._serving and reply.code in self._refusals:
                     self._unfit = self._unfit or reply
                 flying[0].take(reply)
                 flying.popleft()
@@ -254,7 +283,8 @@ class Wire(asyncio.Protocol):
         if self._unfit is None:
             self._replied()
         else:
-            unfit = Unfit(REFUSALS[self._unfit.code], str(self._unfit))
+            member = self._refusals is MEMBER_REFUSALS
+            unfit = Unfit(self._refusals[self._unfit.code], str(self._unfit), member=member)
             self.end(unfit.reason, unfit)
 
     def _late(self) -> None:
@@ -263,13 +293,16 @@ class Wire(asyncio.Protocol):
     # ---- before it serves
 
     def _fail_opening(self, reason: str, cause: Exception) -> None:
-        """What `_ask` waits for is an error; what was wrong is raised by it."""
+        """What `ask` waits for is an error; what was wrong is raised by it."""
         for command in self.flying:
             assert isinstance(command, Asked)
             if not command.reply.done():
                 command.reply.set_exception(cause if isinstance(cause, OSError) else ConnectionError(str(cause)))
 
-    async def _ask(self, commands: Iterable[tuple[bytes | int, ...]], deadline: float) -> list[Answer]:
+    async def ask(self, commands: Iterable[tuple[bytes | int, ...]], deadline: float) -> list[Answer]:
+        """The replies to `commands`, in order, on a connection that does not serve and has no other question under way. Raises OSError. A
+        caller that is cancelled must close the connection.
+        """
         loop = asyncio.get_running_loop()
         asked = [Asked(pack(*command), loop.create_future()) for command in commands]
         if not asked:
@@ -282,6 +315,14 @@ class Wire(asyncio.Protocol):
         self.send()
         answers = await asyncio.gather(*(command.reply for command in asked), return_exceptions=True)
         return [_answer(answer) for answer in answers]
+
+    async def _not_let_in(self, refusal: Refusal, deadline: float, *, member: bool) -> Exception:
+        """What the refusal of a login means: a Sentinel that has no password refuses that of another server."""
+        if refusal.code in REFUSALS:
+            return Unfit(REFUSALS[refusal.code], refusal.text, member=member)
+        if is_sentinel((await self.ask([(b"INFO", b"server")], deadline))[0]):
+            return Unfit("sentinel", refusal.text)
+        return ErrorReply(refusal.code, refusal.text)
 
 
 async def _connect(target: AbstractConnection, wire: Wire) -> None:

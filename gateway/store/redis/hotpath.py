@@ -9,15 +9,15 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import entry_key, lease_prefix
 from gateway.store.redis.connection import STORE, Command, ErrorReply, pack, pack_acquire, pack_complete
-from gateway.store.redis.link import Link
 from gateway.store.redis.scripts import ACQUIRE, SETTLE, Script
-from gateway.store.redis.server import REFUSALS
+from gateway.store.redis.server import REASONS, REDIRECTS
+from gateway.store.redis.topology import Topology
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class HotPath:
     Needs the Redis permissions of `server.RIGHTS`; `+info` is for the faster form of `acquire`.
     """
 
-    def __init__(self, link: Link, observer: StoreObserver | None = None) -> None:
+    def __init__(self, link: Topology, observer: StoreObserver | None = None) -> None:
         self.link = link
         self.observer = observer or NullObserver()
 
@@ -61,27 +61,28 @@ class HotPath:
         """Whether Redis is away, so that every step fails at once."""
         return self.link.open
 
-    @property
-    def instance(self) -> bytes:
-        """`Server.instance` of the server that answers at present."""
-        return self.link.server.instance
+    def era(self, lookup: bytes) -> int:
+        """`Topology.era` of an entry."""
+        return self.link.era(lookup)
 
     def acquire(self, lookup: bytes, value: bytes, ttl_ms: int) -> Awaitable[Acquired | Found]:
         """Set `value` for `ttl_ms` if the key is free, else report what is there. A loser changes neither the value nor its TTL."""
         key = entry_key(lookup)
         if self.link.server.version >= _SET_NX_GET:
-            return self._wait("acquire", pack_acquire(key, value, ttl_ms), _as_acquired)
+            return self._wait("acquire", key, pack_acquire(key, value, ttl_ms), _as_acquired)
         arguments = (b"1", key, value, ttl_ms)
-        return self._wait("acquire", pack(b"EVALSHA", ACQUIRE.sha, *arguments), _as_acquired, ACQUIRE, arguments)
+        return self._wait("acquire", key, pack(b"EVALSHA", ACQUIRE.sha, *arguments), _as_acquired, ACQUIRE, arguments)
 
     def get(self, lookup: bytes) -> Awaitable[bytes | None]:
         """What is there. Changes nothing."""
-        return self._wait("get", pack(b"GET", entry_key(lookup)), _as_value)
+        key = entry_key(lookup)
+        return self._wait("get", key, pack(b"GET", key), _as_value)
 
     def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> Awaitable[bool]:
         """Let the lease of `owner` end `ttl_ms` from now. False: it is gone."""
-        arguments = (b"1", entry_key(lookup), lease_prefix(owner), b"extend", ttl_ms)
-        return self._wait("extend", pack(b"EVALSHA", SETTLE.sha, *arguments), _as_bool, SETTLE, arguments)
+        key = entry_key(lookup)
+        arguments = (b"1", key, lease_prefix(owner), b"extend", ttl_ms)
+        return self._wait("extend", key, pack(b"EVALSHA", SETTLE.sha, *arguments), _as_bool, SETTLE, arguments)
 
     def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
         """Put `value` for `ttl_ms` in the place of the lease of `owner`. False: it is gone; a completed entry never changes."""
@@ -93,23 +94,27 @@ class HotPath:
 
     def delete(self, lookup: bytes, owner: bytes, told: Told) -> None:
         """Delete the lease of `owner`. False: it is gone."""
-        arguments = (b"1", entry_key(lookup), lease_prefix(owner), b"delete")
-        self._settle("delete", pack(b"EVALSHA", SETTLE.sha, *arguments), arguments, told)
+        key = entry_key(lookup)
+        arguments = (b"1", key, lease_prefix(owner), b"delete")
+        self._settle("delete", key, pack(b"EVALSHA", SETTLE.sha, *arguments), arguments, told)
 
     def forget(self, lookup: bytes) -> Awaitable[bool]:
         """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
-        return self._wait("forget", pack(b"DEL", entry_key(lookup)), _as_bool)
+        key = entry_key(lookup)
+        return self._wait("forget", key, pack(b"DEL", key), _as_bool)
 
     def _wait(
         self,
         operation: str,
+        key: bytes,
         packed: bytes,
         read: Callable[[object], T],
         script: Script | None = None,
         arguments: tuple[bytes | int, ...] = (),
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        step = _Waited(self, operation, packed, script, arguments, future)
+        step = _Waited(self, operation, key, packed, script, arguments)
+        step.future = future
         step.read = read
         try:
             self.link.send(step)
@@ -120,10 +125,10 @@ class HotPath:
     def _complete(self, operation: str, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
         key, lease = entry_key(lookup), lease_prefix(owner)
         arguments = (b"1", key, lease, b"complete", ttl_ms, value)
-        self._settle(operation, pack_complete(SETTLE.sha, key, lease, value, ttl_ms), arguments, told)
+        self._settle(operation, key, pack_complete(SETTLE.sha, key, lease, value, ttl_ms), arguments, told)
 
-    def _settle(self, operation: str, packed: bytes, arguments: tuple[bytes | int, ...], told: Told) -> None:
-        step = _Settle(self, operation, packed, SETTLE, arguments)
+    def _settle(self, operation: str, key: bytes, packed: bytes, arguments: tuple[bytes | int, ...], told: Told) -> None:
+        step = _Settle(self, operation, key, packed, SETTLE, arguments)
         step.told = told
         try:
             self.link.send(step)
@@ -134,7 +139,7 @@ class HotPath:
         """The error for the caller, counted."""
         # Redis itself says that it did nothing.
         if isinstance(error, ErrorReply):
-            error = StoreUnavailable(STORE, REFUSALS.get(error.code, "error"), may_have_landed=False)
+            error = StoreUnavailable(STORE, REASONS.get(error.code, "error"), may_have_landed=False)
         self.observer.store_error(STORE, operation, error.reason)
         return error
 
@@ -148,13 +153,15 @@ class _Step(Command):
         self,
         hot: HotPath,
         operation: str,
+        key: bytes,
         packed: bytes,
         script: Script | None,
         arguments: tuple[bytes | int, ...],
-        future: "asyncio.Future[Any] | None" = None,
     ) -> None:  # without its base's, which does no more: there are two for each new key
         self.packed = packed
-        self.future = future
+        self.future = None
+        self.key = key
+        self.redirects = 0
         self.operation = operation
         self._hot = hot
         self._script = script
@@ -173,8 +180,11 @@ class _Step(Command):
             raise reply
 
     def _refused(self, error: ErrorReply) -> None:
-        script, self._script = self._script, None
         try:
+            if error.code in REDIRECTS:
+                self._hot.link.redirect(self, error)
+                return
+            script, self._script = self._script, None
             if error.code != "NOSCRIPT" or script is None:
                 raise error
             # EVAL also loads it, and needs no permission for SCRIPT LOAD.

@@ -1,22 +1,27 @@
-"""The way to Redis: one connection, a bounded queue in front of it, and a breaker that makes an outage cost one timeout.
+"""The way to one Redis server: one connection, a bounded queue in front of it, and a breaker that makes an outage cost one timeout.
 
 Commands that come in one round of the event loop share one write; those that come while a batch is in flight share the next, which leaves
 as soon as all replies of the last one are there. No task stands between a command and its reply. When a connection fails, everything that
 waits fails with it and the breaker opens; a task looks for Redis again, callers never do. A server that answers and cannot serve (a
 replica, a node of a cluster, one that takes no writes) is away, too: at the next connection its name is looked up anew and may lead to
-another one. A connection that ends while nothing waits is replaced when the next command comes, within that command's time.
+another one. A connection that ends while nothing waits is replaced when the next command comes, within that command's time. Where the
+server's place may change (`Place.changed`), the link moves along at once.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
 
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import NullObserver
 from gateway.store.redis.breaker import Breaker
-from gateway.store.redis.connection import STORE, Asked, Command, ErrorReply, Wire, address_of, opener, pack
-from gateway.store.redis.server import Server, Unfit
+from gateway.store.redis.connection import STORE, Asked, Command, ErrorReply, Wire, pack
+from gateway.store.redis.place import FixedPlace, Place
+from gateway.store.redis.server import Probe, Server, Unfit
+from gateway.store.redis.topology import Eras
 
 _MAX_QUEUED = 1024
 _MAX_QUEUED_BYTES = 8 * 1024 * 1024
@@ -29,22 +34,27 @@ _log = logging.getLogger(__name__)
 class Link:
     """Commands to one Redis. `timeout` is seconds from `send` to the reply; `connect_timeout` bounds a connection that nobody awaits.
 
-    `server` is the one that answers at present, or did last. ValueError if the URL cannot be used.
+    `server` is the one that answers at present, or did last. `where` is a URL, or who finds it; ValueError if the URL cannot be used.
+    `probe`: it is a node of a cluster. `eras` is shared by those nodes, `era` is that of the server.
     """
 
     def __init__(
         self,
-        url: str,
+        where: str | Place,
         breaker: Breaker,
         *,
         timeout: float = 0.1,
         connect_timeout: float = 1.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         observer: StoreObserver | None = None,
+        eras: Eras | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self.server = Server()
-        self._address = address_of(url)
-        self._make = opener(url)
+        self.eras = eras or Eras()
+        self._era = 0
+        self._probe = probe
+        self._place: Place = FixedPlace(where) if isinstance(where, str) else where
         self._breaker = breaker
         self._timeout = timeout
         self._connect_timeout = connect_timeout
@@ -80,6 +90,15 @@ class Link:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        await self._place.close()
+
+    def era(self, lookup: bytes) -> int:
+        """As `Topology.era`."""
+        return self._era
+
+    def redirect(self, command: Command, error: ErrorReply) -> None:
+        """As `Topology.redirect`."""
+        raise error
 
     def send(self, command: Command) -> None:
         """Queue one command for the next write. Raises `StoreUnavailable` when it cannot be queued; then `command` hears of nothing."""
@@ -181,7 +200,7 @@ class Link:
             while True:
                 pause = await self._session()
                 self._tried.set()
-                await self._sleep(pause)
+                await self._rest(pause)
         finally:
             self._breaker.trip()
             wire, self._wire = self._wire, None
@@ -195,7 +214,7 @@ class Link:
         deadline = self._loop.time() + self._connect_timeout
         while True:
             try:
-                wire = await Wire.open(self._make, deadline)
+                wire = await Wire.open(await self._place.find(deadline), deadline, self._probe)
             except Unfit as unfit:
                 return self._away(unfit.reason, unfit)
             except (TimeoutError, ErrorReply, OSError) as error:
@@ -208,15 +227,46 @@ class Link:
             over: asyncio.Future[float | None] = self._loop.create_future()
             self._over = over
             self._ready(wire)
-            pause = await over
+            pause = await self._stay(over)
             if pause is not None:
                 return pause
             deadline = self._queue[0].deadline
 
+    async def _stay(self, over: "asyncio.Future[float | None]") -> float | None:
+        """What `over` says in the end, which a change of the place brings about."""
+        if self._place.changed is not None:
+            await self._first(over, self._place.changed())
+            if not over.done() and self._wire is not None:
+                self._wire.end("disconnected", ConnectionResetError("the primary is another one now"))
+        return await over
+
+    async def _rest(self, pause: float) -> None:
+        """The time between two tries: it is over when the place changes."""
+        if self._place.changed is None:
+            await self._sleep(pause)
+        else:
+            slept = asyncio.ensure_future(self._sleep(pause))
+            try:
+                await self._first(slept, self._place.changed())
+            finally:
+                slept.cancel()
+
+    async def _first(self, future: "asyncio.Future[Any]", change: Coroutine[Any, Any, None]) -> None:
+        """Wait for either."""
+        changed = asyncio.get_running_loop().create_task(change, name="redis-place")
+        try:
+            await asyncio.wait((future, changed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await changed
+
     def _ready(self, wire: Wire) -> None:
         if self._told:
-            _log.warning("Redis at %s is back", self._address)
+            _log.warning("Redis at %s is back", self._place.address)
             self._told = False
+        if wire.server.instance != self.server.instance:
+            self._era = self.eras.begin()
         self._wire, self.server = wire, wire.server
         wire.serve(self._replied, self._ended)
         self._breaker.close()
@@ -232,6 +282,8 @@ class Link:
         if flying is None:
             self._observer.store_error(STORE, "connect", reason)
         if not self._told:
-            _log.warning("Redis at %s is away (%s: %s): slower until it is back", self._address, reason, str(cause) or type(cause).__name__)
+            _log.warning(
+                "Redis at %s is away (%s: %s): slower until it is back", self._place.address, reason, str(cause) or type(cause).__name__
+            )
             self._told = True
         return pause

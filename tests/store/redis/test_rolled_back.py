@@ -74,7 +74,7 @@ async def house(tmp_path: Path, database: str) -> AsyncIterator[House]:
         authority = PostgresStore(database, pool_size=2, timeout=30)
         stack.push_async_callback(authority.close)
         clock = SystemClock()
-        deletions = Deletions(authority.deletions, lambda: link.server.instance, authority.now_us, clock)
+        deletions = Deletions(authority.deletions, lambda: link.eras.last, authority.now_us, clock)
         store = TieredStore(authority, HotPath(link), clock, deletions=deletions)
         operator = Operator(authority.operations, authority.reconciliation, dict, store.forget)
         house = House(tmp_path / "redis", server, link, authority, deletions, store, operator)
@@ -152,22 +152,22 @@ async def test_only_what_is_new_is_read_and_what_has_expired_is_forgotten() -> N
     """After an outage, and from an authority that is behind (restored from a backup), everything is read anew."""
     authority, now = Authority(), 100
     lives = [UUID(int=number) for number in range(4)]
-    deletions = Deletions(authority.read, lambda: b"run", lambda: now, SystemClock())
+    deletions = Deletions(authority.read, lambda: 1, lambda: now, SystemClock())
     authority.lives = {1: (lives[1], 150), 2: (lives[2], 250)}
     await deletions.refresh()
-    assert [deletions.believes(life) for life in lives] == [True, False, False, True]
+    assert [deletions.believes(life, 1) for life in lives] == [True, False, False, True]
     now = 200
     authority.lives = {3: (lives[3], 300)}
     await deletions.refresh()
-    assert [deletions.believes(life) for life in lives] == [True, True, False, False]
+    assert [deletions.believes(life, 1) for life in lives] == [True, True, False, False]
     authority.away = True
     with pytest.raises(StoreUnavailable):
         await deletions.refresh()
-    assert not deletions.believes(lives[2])
+    assert not deletions.believes(lives[2], 1)
     authority.away = False
     await deletions.refresh()
     assert authority.asked == [0, 2, 3, 0]
     authority.lives = {1: (lives[0], 300)}
     await deletions.refresh()
     assert authority.asked[-2:] == [3, 0]
-    assert not deletions.believes(lives[0])
+    assert not deletions.believes(lives[0], 1)
