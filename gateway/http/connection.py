@@ -1,6 +1,7 @@
 """A client's connection: its requests one after the other, its times, and how it ends."""
 
 import asyncio
+import contextlib
 import logging
 import select
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from gateway.core.problems import Problem
+from gateway.http.cork import SMALL, Cork
 from gateway.http.head_parser import HeadParser
 from gateway.http.limits import ClientLimits, Crowd, peer_address
 from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
@@ -61,6 +63,8 @@ class ClientConnection(LingeringClose):
         "_answer",
         "_asked",
         "_close",
+        "_cork",
+        "_corked",
         "_crowd",
         "_drained",
         "_entered",
@@ -91,6 +95,7 @@ class ClientConnection(LingeringClose):
         crowd: Crowd,
         refusals: Refusals,
         *,
+        cork: Cork,
         entered: bool | None = None,
     ) -> None:
         super().__init__(limits, memory)
@@ -101,6 +106,8 @@ class ClientConnection(LingeringClose):
         self._crowd = crowd
         self._refusals = refusals
         self._entered = entered
+        self._cork = cork
+        self._corked = b""  # written, and held back until the end of this turn of the loop
         self.made = False
         self._asked = False  # at least one request has come in
         self._close = False  # the request at hand is the last
@@ -126,6 +133,46 @@ class ClientConnection(LingeringClose):
             connection = None if self._wire is None else self._wire.get_extra_info("ssl_object")
             self._subject = certificate_subject(connection) or b""
         return self._subject or None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """Where answers are written, behind all that was written before; None once nothing may be written any more."""
+        self.uncork()
+        return self._writable
+
+    def write(self, data: bytes) -> None:
+        """Write now. Raises ConnectionError when the client is gone."""
+        self.uncork()
+        wire = self._writable
+        if wire is None or wire.is_closing():
+            raise ConnectionResetError("client is gone")
+        wire.write(data)
+
+    def write_whole(self, data: bytes) -> None:
+        """Write all of an answer, now or at the end of this turn of the event loop (`Cork`). Raises as `write`."""
+        wire = self._writable
+        if wire is None or wire.is_closing():
+            raise ConnectionResetError("client is gone")
+        if len(self._corked) + len(data) > SMALL or wire.get_write_buffer_size():
+            self.uncork()
+            wire.write(data)
+        elif self._corked:
+            self._corked += data
+        elif self._cork.holds(self):
+            self._corked = data
+        else:
+            wire.write(data)
+
+    def uncork(self) -> None:
+        """Write what was held back. Called before whatever else is done to the transport."""
+        if not self._corked:
+            return
+        wire, data, self._corked = self._wire, self._corked, b""
+        if wire is None or wire.is_closing():
+            return
+        wire.write(data)
+        if not self._busy and wire.get_write_buffer_size():
+            self._untaken = untaken(wire)
 
     async def drain(self) -> None:
         """Wait until writing is not paused. Raises ConnectionError when the client is gone."""
@@ -172,7 +219,7 @@ class ClientConnection(LingeringClose):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.made = True
-        wire = self._wire = self.transport = cast("asyncio.Transport", transport)
+        wire = self._wire = self._writable = cast("asyncio.Transport", transport)
         self._keeper.connection_made(self)
         try:
             self._open(wire)
@@ -193,6 +240,7 @@ class ClientConnection(LingeringClose):
     def eof_received(self) -> bool:
         """The client ended its sending. Whether the connection stays open, for what is still to be said."""
         try:
+            self.uncork()  # what this says may close the connection
             return self._client_ended()
         except Exception as error:
             self._fail(error)
@@ -209,7 +257,8 @@ class ClientConnection(LingeringClose):
             self._fail(error)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._wire = self.transport = None
+        self._wire = self._writable = None
+        self._corked = b""
         self._sink = self._ignore
         self._rest = b""  # a turn may be due: it must find nothing that it would hold, or answer to nobody
         for step in (
@@ -234,6 +283,12 @@ class ClientConnection(LingeringClose):
         except Exception as error:
             self._fail(error)
 
+    def turn_ended(self) -> None:
+        try:
+            self.uncork()
+        except Exception as error:
+            self._fail(error)
+
     def _read_on(self) -> None:
         try:
             self.take_in(b"")
@@ -250,9 +305,11 @@ class ClientConnection(LingeringClose):
     def _fail(self, error: Exception) -> None:
         """One of the callbacks failed: nobody knows what state this is in. Its loss, which follows, is told to all who wait."""
         _log.error("A client's connection failed", exc_info=error)
+        with contextlib.suppress(Exception):  # what failed may be this
+            self.uncork()
         self._leaving = True
         self._sink = self._ignore
-        self.transport = None
+        self._writable = None
         if self._wire is not None:
             self._wire.abort()
 
@@ -401,6 +458,7 @@ class ClientConnection(LingeringClose):
         if self._leaving or wire is None:
             return
         if self.refusal is not None and not wire.is_closing():
+            self.uncork()
             wire.write(self._refusals.refusal(self.refusal))
             self._part(LINGER)
         elif self._farewell:
@@ -497,7 +555,8 @@ class ClientConnection(LingeringClose):
         elif self._skipped is not None:
             self._part(LINGER)
         else:
-            self.transport = None
+            self.uncork()
+            self._writable = None
 
     # ---- its loss
 

@@ -17,21 +17,27 @@ FAREWELL = 2.0
 
 
 class LingeringClose(Intake):
-    """The end of a client's connection. `transport` is for those who write answers; `_wire` is the same, until the connection is lost."""
+    """The end of a client's connection. `_writable` is where answers are written, as long as they may be; `_wire` is the same, until the
+    connection is lost.
+    """
 
-    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_untaken", "transport")
+    __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_untaken", "_writable")
 
     def __init__(self, limits: ClientLimits, memory: Memory) -> None:
         super().__init__(limits, memory)
         self._idle_timeout = limits.idle_timeout
         self._alarm = Alarm(self._loop, self._ring)
-        self.transport: asyncio.Transport | None = None
+        self._writable: asyncio.Transport | None = None
         self._leaving = False  # nothing more is written
         self._discarded = 0
         self._untaken: int | None = None  # bytes of the last answer that the client had still not taken
 
     def _ring(self) -> None:
         """A time is up."""
+        raise NotImplementedError
+
+    def uncork(self) -> None:
+        """Write what was held back."""
         raise NotImplementedError
 
     def _shut(self) -> None:
@@ -63,11 +69,12 @@ class LingeringClose(Intake):
                 wire.write_eof()
 
     def _leave(self) -> None:
+        self.uncork()
         self._leaving = True
         self._untaken = None
         self._sink = self._discard
         self._rest = b""
-        self.transport = None
+        self._writable = None
         self._drop_parsers()
         if self._incoming is not None:
             self._incoming.lose("the connection was closed")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.http.connection import TURNED_AWAY, ClientConnection, Handler
+from gateway.http.cork import Cork
 from gateway.http.limits import ClientLimits, Crowd
 from gateway.http.problem import ProblemWriter
 from gateway.http.refusals import Refusals
@@ -32,6 +33,7 @@ class ProxyServer:
         self._memory = memory
         self._refusals = Refusals(problems, refused)
         self._crowd = Crowd(limits, trusts)
+        self._cork = Cork()
         self.connections: set[ClientConnection] = set()
 
     def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
@@ -100,4 +102,6 @@ class ProxyServer:
 
     def connection(self, *, entered: bool | None) -> ClientConnection:
         """See `Admission`."""
-        return ClientConnection(self, self._handler, self._limits, self._memory, self._crowd, self._refusals, entered=entered)
+        return ClientConnection(
+            self, self._handler, self._limits, self._memory, self._crowd, self._refusals, cork=self._cork, entered=entered
+        )

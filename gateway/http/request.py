@@ -79,7 +79,15 @@ class Connection(Protocol):
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """Where answers are written; None once nothing may be written any more."""
+        """Where answers are written, behind all that was written before; None once nothing may be written any more."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Write now. Raises ConnectionError when the client is gone."""
+        ...
+
+    def write_whole(self, data: bytes) -> None:
+        """Write all of an answer, now or at the end of this turn of the event loop (`Cork`). Raises as `write`."""
         ...
 
     @property

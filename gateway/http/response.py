@@ -156,10 +156,10 @@ class WireResponse:
             return False
         self.started = True
         if has_body(request.method, self.status):
-            self._write(request, self._head(request, b"Content-Length: %d\r\n" % len(body), body))
+            request.connection.write_whole(self._head(request, b"Content-Length: %d\r\n" % len(body), body))
             self.sent = len(body)
         else:
-            self._write(request, self._head(request, self._announced(request)))
+            request.connection.write_whole(self._head(request, self._announced(request)))
         self._undrained = request.connection.writing_paused
         return not self._undrained
 
@@ -202,14 +202,14 @@ class WireResponse:
     async def _stream(self, request: Request) -> None:
         """The way of a body that comes in pieces."""
         if not has_body(request.method, self.status):
-            self._write(request, self._head(request, self._announced(request)))
+            request.connection.write(self._head(request, self._announced(request)))
             return
         assert not isinstance(self._body, bytes)
         chunked = self._length is None and request.version[1] != 0
         framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
         if self._length is not None:
             framing = b"Content-Length: %d\r\n" % self._length
-        self._write(request, self._head(request, framing, ends=framing == b""))
+        request.connection.write(self._head(request, framing, ends=framing == b""))
         pieces, silence = self._body.pieces(), self._patience.silence
         await self._relay(request, pieces if silence is None else _while_audible(pieces, silence), chunked=chunked)
 
@@ -220,12 +220,12 @@ class WireResponse:
             async for piece in pieces:
                 if not piece:
                     continue
-                self._write(request, b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                connection.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
                 self.sent += len(piece)
                 if connection.writing_paused:
                     await self._drain(request)
             if chunked:
-                self._write(request, b"0\r\n\r\n")
+                connection.write(b"0\r\n\r\n")
         except BaseException:
             self.cut = True
             self.keep_alive = False
@@ -254,13 +254,6 @@ class WireResponse:
             drained.result()
         finally:
             drained.cancel()
-
-    @staticmethod
-    def _write(request: Request, data: bytes) -> None:
-        transport = request.connection.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError("client is gone")
-        transport.write(data)
 
 
 Answering: TypeAlias = WireResponse | Awaitable[WireResponse]
@@ -325,5 +318,5 @@ class WireTunnel(WireResponse):
         if self.started:
             return
         self.started = True
-        self._write(request, self._begun + b"Connection: upgrade\r\n\r\n")
+        request.connection.write(self._begun + b"Connection: upgrade\r\n\r\n")
         self.sent = await self._joined()

@@ -32,6 +32,12 @@ class Connected:
     def transport(self) -> asyncio.Transport:
         return cast("asyncio.Transport", self.wire)
 
+    def write(self, data: bytes) -> None:
+        self.wire.write(data)
+
+    def write_whole(self, data: bytes) -> None:
+        self.wire.write(data)
+
     async def drain(self) -> None: ...
 
     def on_lost(self, callback: Callable[[], object], *, streaming: bool = False) -> Callable[[], None]:
