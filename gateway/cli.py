@@ -19,6 +19,7 @@ from gateway.operate.commands.health import health
 from gateway.operate.commands.records import records
 from gateway.operate.commands.secrecy import reencrypt
 from gateway.operate.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
+from gateway.operate.commands.users import users
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -348,6 +349,7 @@ main.add_command(dead_letters)
 main.add_command(audit)
 main.add_command(reencrypt)
 main.add_command(health)
+main.add_command(users)
 
 
 @main.command()

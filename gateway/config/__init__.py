@@ -11,11 +11,13 @@ from gateway.config.model import (
     MemorySettings,
     PostgresSettings,
     RedisSettings,
+    SessionSettings,
     TlsClient,
     TlsServer,
     UpstreamConfig,
     UpstreamHealth,
     UpstreamTimeouts,
+    User,
 )
 from gateway.config.redact import redact
 from gateway.config.schema import json_schema
@@ -33,6 +35,7 @@ __all__ = [
     "Place",
     "PostgresSettings",
     "RedisSettings",
+    "SessionSettings",
     "TcpListener",
     "TlsClient",
     "TlsServer",
@@ -40,6 +43,7 @@ __all__ = [
     "UpstreamConfig",
     "UpstreamHealth",
     "UpstreamTimeouts",
+    "User",
     "dialect_table",
     "json_schema",
     "load",

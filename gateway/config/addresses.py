@@ -9,20 +9,24 @@ from typing import TypeAlias
 
 from gateway.core.redis_url import parse_redis_url
 from gateway.core.texts import parse_url, socket_path
+from gateway.core.user_token import read_digest
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+USER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"
 PSEUDONYM_PATTERN = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"
 TARGET_PATTERN = r"^(https?://|unix:/)"
 MIN_SECRET = 16
 MIN_ENCRYPTION_KEY = 32
 
+_USER = re.compile(USER_PATTERN[1:-1], re.ASCII)
 _PSEUDONYM = re.compile(PSEUDONYM_PATTERN[1:-1])
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,253}")
 _AUTHORITY = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _DNS_NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
 _COLLECTOR = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+/[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]*")
+_ORIGIN = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::[0-9]{1,5})?", re.ASCII)
 _URI_BASE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]*")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
@@ -194,6 +198,29 @@ def admin_token(text: str) -> str | None:
     if text and not _VISIBLE.fullmatch(text):
         raise ValueError("holds characters that an Authorization header cannot carry; use visible ASCII")
     return text or None
+
+
+def user_name(text: str) -> str:
+    """A user as the audit table names it. A colon is for users of other sources."""
+    if not _USER.fullmatch(text):
+        raise ValueError(f'"{text[:70]}" is no name of a user; use 1 to 64 letters, digits and . _ @ + - as in ana or ana@example.com')
+    return text
+
+
+def token_digest(text: str) -> bytes:
+    return read_digest(text)
+
+
+def session_secret(text: str) -> bytes | None:
+    return encryption_key(text)
+
+
+def origin(text: str) -> str:
+    """Scheme, host and perhaps a port (RFC 6454 section 6.2), without a path; in small letters, without the scheme's own port."""
+    if not _ORIGIN.fullmatch(text.rstrip("/")):
+        raise ValueError(f'"{text[:70]}" is no origin; write scheme and host, as in https://gateway-admin.example')
+    scheme, _, authority = text.rstrip("/").lower().partition("://")
+    return f"{scheme}://{authority.removesuffix(':443' if scheme == 'https' else ':80')}"
 
 
 def collector(text: str) -> str:

@@ -31,13 +31,19 @@ from gateway.core.kinds import (
     shorten,
 )
 from gateway.core.policy import NAME, Policy, Route
+from gateway.core.roles import Role
 from gateway.core.setting import Form, Key, Shape
+from gateway.core.user_token import DIGEST_PATTERN
 
 _EVERY_INTERFACE = TcpListener("0.0.0.0", 8080)  # noqa: S104 - a proxy serves every interface
 _LOOPBACK = TcpListener("127.0.0.1", 9464)
 _FILE = LocalPath("a file path")
 _ADDRESS = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", addresses.listener)
 _TARGET = Text("a URL", texts.upstream_url, addresses.TARGET_PATTERN)
+_USER_NAME = Text("a name such as ana", addresses.user_name, addresses.USER_PATTERN)
+_TOKEN_DIGEST = Text("a digest such as sha256:…, made by `idempotency-gateway users token`", addresses.token_digest, DIGEST_PATTERN)
+_SESSION_SECRET = Text("text of 32 characters or more", addresses.session_secret, secret=True)
+_ORIGIN = Text("scheme and host, such as https://gateway-admin.example", addresses.origin)
 _ENCRYPTION_KEY = Text("text of 32 characters or more", addresses.encryption_key, secret=True)
 
 
@@ -98,15 +104,50 @@ class TlsClient:
     stamp: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A named user of the admin listener and of the commands. The configuration knows the digest of the token alone."""
+
+    name: Annotated[str, _USER_NAME, "As the audit table names this user."]
+    role: Annotated[Role, "viewer, operator, approver or admin; each may do what those before it may."]
+    token_digest: Annotated[bytes, _TOKEN_DIGEST, "The digest of the user's token; `idempotency-gateway users token` makes both."] = field(
+        repr=False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Sessions of browsers. Without a `secret` the key of their cookies is made of `encryption_key`; without either, of chance."""
+
+    idle: Annotated[float, Duration("1m", "24h"), "How long a browser's session lasts without a request."] = 900.0
+    absolute: Annotated[float, Duration("1m", "7d"), "How long one lasts in any case; then its user logs in again."] = 43200.0
+    secret: Annotated[
+        bytes | None,
+        _SESSION_SECRET,
+        "The key of their cookies, the same at all gateways that one console is served by. Default: made of `encryption_key`.",
+    ] = field(default=None, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """The admin listener. `token` is None only on a loopback listener; `tls` None means plain HTTP."""
+    """The admin listener. Only a loopback listener may do without `token` and `users`; `tls` None means plain HTTP.
+
+    `token` is that of a user `admin` with the role admin. `url` is where browsers reach the listener, None: where they say they do.
+    """
 
     listen: Annotated[Listener, _ADDRESS, "Where health, metrics and the admin API are served."] = _LOOPBACK
     token: Annotated[str | None, Text("text", addresses.admin_token, secret=True), "Bearer token; required off loopback."] = field(
         default=None, repr=False
     )
     tls: Annotated[TlsServer | None, "Serve HTTPS. Without it: plain HTTP."] = None
+    users: Annotated[tuple[User, ...], ListOf(SectionOf(User), unique=False), "Who may do what there, and by the commands."] = ()
+    url: Annotated[str | None, _ORIGIN, "Where browsers reach this listener, if a proxy with TLS stands before it."] = None
+    sessions: Annotated[SessionSettings, "How long browsers stay logged in."] = field(default_factory=SessionSettings)
+
+    @property
+    def open(self) -> bool:
+        """Whether whoever reaches the listener may do everything."""
+        return self.token is None and not self.users
 
 
 @dataclass(frozen=True, slots=True)

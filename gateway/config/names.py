@@ -12,12 +12,14 @@ from gateway.config.model import (
     MemorySettings,
     ProgressSettings,
     RouteMap,
+    SessionSettings,
     Targets,
     TlsClient,
     TlsServer,
     UpstreamConfig,
     UpstreamHealth,
     UpstreamTimeouts,
+    User,
 )
 from gateway.core.cors import Cors
 from gateway.core.policy import (
@@ -73,10 +75,12 @@ ROUTE = names(Route)
 ROUTE_MAP = names(RouteMap)
 RULE = names(Rule)
 SENT_FIELDS = names(SentFields)
+SESSIONS = names(SessionSettings)
 SOURCE = names(SourceForm)
 TARGETS = names(Targets)
 TIMEOUTS = names(UpstreamTimeouts)
 TLS_CLIENT = names(TlsClient)
 TLS_SERVER = names(TlsServer)
 UPSTREAM = names(UpstreamConfig)
+USER = names(User)
 WEBHOOK = names(Webhook)

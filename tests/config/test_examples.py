@@ -50,6 +50,7 @@ NEEDS_MORE = {
     ".routes.request_headers",
     ".routes.cors",
     ".admin.tls",
+    ".admin.url",
     ".upstreams.tls",
     ".upstreams.targets",
     f"{_KEY}.query",

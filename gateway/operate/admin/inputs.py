@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway.core.model import Headers
 from gateway.core.strict_json import AS_PYTHON, DuplicateName, read, refuse_lone_surrogates
-from gateway.operate.operations import By, Wrong, read_instant
+from gateway.operate.operations import Grounds, Wrong, read_instant
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Bytes of a request's body."""
@@ -64,9 +64,9 @@ class Query:
             raise Wrong(name, "must be true or false")
         return value == "true"
 
-    def by(self) -> By:
-        """Who asks, and why: `actor` and `reason`."""
-        return By(self._given.get("actor", ""), self._given.get("reason", ""))
+    def grounds(self) -> Grounds:
+        """Why, and by whom: `reason` and `actor`."""
+        return Grounds(self._given.get("reason", ""), self._given.get("actor"))
 
 
 class Document:
@@ -78,9 +78,9 @@ class Document:
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
-    def by(self) -> By:
-        """Who asks, and why: `actor` and `reason`."""
-        return By(*(self._text(name) if name in self else "" for name in ("actor", "reason")))
+    def grounds(self) -> Grounds:
+        """Why, and by whom: `reason` and `actor`."""
+        return Grounds(self._text("reason") if "reason" in self else "", self._text("actor") if "actor" in self else None)
 
     def choice(self, name: str, choices: Collection[str]) -> str:
         """One of some words, which must be there."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway import __version__
+from gateway.core.roles import NEEDED, Action
 from gateway.operate.admin.schemas import ACTOR, REASON, SCHEMAS, VERSION
 from gateway.operate.operations import PAGE_MAX, STATES
 
@@ -16,13 +17,13 @@ _INSTANT: Json = {"type": "string", "format": "date-time"}
 
 _PROBLEMS: Mapping[int, str] = {
     400: "The request cannot be what was meant; `field` names the parameter or member.",
-    401: "The admin token is missing or another.",
-    403: "The listener has no token, and the request comes from a page of another origin.",
+    401: "The token is missing, or nobody's.",
+    403: "The caller's role is too low (`role` is the one needed), or the request comes from a page of another origin.",
     404: "There is no such record.",
     409: "The record is not, or no longer, in a state for this; `record` is what it is now, `not_before` the instant to wait for.",
     413: "The body is larger than 16 MiB.",
     415: "The body is not sent as application/json.",
-    421: "The listener has no token, and `Host` is no loopback name.",
+    421: "The listener knows no token and no users, and `Host` is no loopback name.",
     422: "The new configuration has mistakes; the old one stays in use.",
     503: "A store is away. A change may have been made all the same: look before you repeat it.",
 }
@@ -35,8 +36,9 @@ def document() -> Json:
         "info": {
             "title": "Idempotency gateway: admin API",
             "version": __version__,
-            "description": "What operators of the gateway see and do. Every change needs a reason and the name of who makes it, and is "
-            "written to an append-only audit table in the same transaction.",
+            "description": "What operators of the gateway see and do. Every change needs a reason, and is written to an append-only audit "
+            "table in the same transaction, with the name of who makes it: the user whose token it is. `actor` is then for whom. On a "
+            "listener without users it is who does it, and required. `x-role` is the least role that an operation needs.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -46,7 +48,7 @@ def document() -> Json:
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`admin.token`; on a loopback listener there may be none."}
+                "token": {"type": "http", "scheme": "bearer", "description": "A user's, or `admin.token`; on loopback there may be none."}
             },
             "responses": {f"Problem{status}": _problem(status, text) for status, text in _PROBLEMS.items()},
             "parameters": {"id": _record_id()},
@@ -67,7 +69,7 @@ def _record_paths() -> Json:
             "get": _operation(
                 "showRecord",
                 "records",
-                "One record with its history. Its stored body only with `body=true`, which needs `reason` and `actor` and is audited",
+                "One record with its history. Its stored body only with `body=true`, which needs `reason` and the role operator",
                 _json("RecordShown"),
                 (400, 404),
                 [_query("body", {"type": "boolean"}), *_grounds(required=False)],
@@ -77,17 +79,18 @@ def _record_paths() -> Json:
                 "records",
                 "Forget a completed or failed_retryable record: its key is free, and only its digest is left",
                 _json("Changed"),
-                (400, 403, 404, 409),
+                (400, 404, 409),
                 [*_grounds(required=True), _query("version", VERSION)],
+                action=Action.DELETE,
             ),
         },
         "/admin/v1/records/{id}/resolve": {
             "parameters": [record],
-            "post": _change("resolveRecord", "Say what became of an unknown operation, and with what answer it completes", "Resolution"),
+            "post": _change("resolveRecord", "Say what became of an operation, and with what answer", "Resolution", Action.RESOLVE),
         },
         "/admin/v1/records/{id}/release": {
             "parameters": [record],
-            "post": _change("releaseRecord", "Let the next retry run the operation. For those who know that it did not run", "Release"),
+            "post": _change("releaseRecord", "Let the next retry run it, by the word of somebody who knows", "Release", Action.RELEASE),
         },
         "/admin/v1/dead-letters": {
             "get": _operation(
@@ -101,7 +104,7 @@ def _record_paths() -> Json:
         },
         "/admin/v1/dead-letters/{id}/requeue": {
             "parameters": [record],
-            "post": _change("requeueDeadLetter", "Have the reconciler look at it again, from the beginning", "Grounds"),
+            "post": _change("requeueDeadLetter", "Have the reconciler look at it again, from the beginning", "Grounds", Action.REQUEUE),
         },
     }
 
@@ -132,9 +135,10 @@ def _audit_paths() -> Json:
                 (400,),
                 [
                     *_selection(state=True),
-                    _query("bodies", {"type": "boolean"}, "With history and stored bodies; each record is audited."),
+                    _query("bodies", {"type": "boolean"}, "With history and stored bodies; each record is audited. For the role admin."),
                     *_grounds(required=True),
                 ],
+                action=Action.EXPORT,
             )
         },
     }
@@ -150,22 +154,31 @@ def _process_paths() -> Json:
         "/metrics": {"get": _open("metrics", "Metrics, in Prometheus's text format or OpenMetrics", {"200": text})},
         "/admin/v1/config": {"get": _operation("showConfig", "process", "The configuration in use, secrets redacted", anything, ())},
         "/admin/v1/reload": {
-            "post": _operation("reload", "process", "Read the configuration file again", _json("Reloaded"), (403, 409, 422)),
+            "post": _operation("reload", "process", "Read the configuration again", _json("Reloaded"), (409, 422), action=Action.RELOAD),
         },
         "/admin/v1/openapi.json": {"get": _operation("describe", "process", "This document", anything, ())},
     }
 
 
-def _operation(name: str, tag: str, summary: str, done: Json, problems: tuple[int, ...], parameters: "list[Json] | None" = None) -> Json:
-    made: Json = {"operationId": name, "tags": [tag], "summary": summary}
+def _operation(
+    name: str,
+    tag: str,
+    summary: str,
+    done: Json,
+    problems: tuple[int, ...],
+    parameters: "list[Json] | None" = None,
+    *,
+    action: Action = Action.SEE,
+) -> Json:
+    made: Json = {"operationId": name, "tags": [tag], "summary": summary, "x-role": NEEDED[action].value}
     if parameters:
         made["parameters"] = parameters
-    refusals = {str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in (*problems, 401, 421, 503)}
+    refusals = {str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in {*problems, 401, 403, 421, 503}}
     return {**made, "responses": {"200": done, **dict(sorted(refusals.items()))}}
 
 
-def _change(name: str, summary: str, body: str) -> Json:
-    made = _operation(name, "records", summary, _json("Changed"), (400, 403, 404, 409, 413, 415))
+def _change(name: str, summary: str, body: str, action: Action) -> Json:
+    made = _operation(name, "records", summary, _json("Changed"), (400, 404, 409, 413, 415), action=action)
     content = {"application/json": {"schema": {"$ref": _ref(body)}}}
     return {**made, "requestBody": {"required": True, "content": content}}
 
@@ -228,4 +241,4 @@ def _limit() -> Json:
 
 
 def _grounds(*, required: bool) -> "list[Json]":
-    return [_query("reason", REASON, "Why.", required=required), _query("actor", ACTOR, "Who.", required=required)]
+    return [_query("reason", REASON, "Why.", required=required), _query("actor", ACTOR, "Who, or for whom.")]

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.core.model import RecordKey
 from gateway.core.reconcile.policy import Verdict
+from gateway.operate.admin.guard import caller_of
 from gateway.operate.admin.inputs import Document, Query, read_document
 from gateway.operate.admin.openapi import PAGE, document
 from gateway.operate.admin.responses import answer, http_date, problem
@@ -16,6 +17,7 @@ from gateway.operate.operations import (
     PAGE_MAX,
     Changed,
     Conflict,
+    Desk,
     Done,
     NotFound,
     Operator,
@@ -37,7 +39,7 @@ _WRITE_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
 
-_Handler = Callable[[Operator, web.Request], Awaitable[web.StreamResponse]]
+_Handler = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
 
 
 def record_routes(operator: Operator | None) -> list[web.RouteDef]:
@@ -47,7 +49,7 @@ def record_routes(operator: Operator | None) -> list[web.RouteDef]:
         async def handle(request: web.Request) -> web.StreamResponse:
             if operator is None:
                 return problem(503, "This listener has no way to the records.")
-            return await handler(operator, request)
+            return await handler(Desk(operator, caller_of(request)), request)
 
         return handle
 
@@ -74,14 +76,14 @@ async def _describe(request: web.Request) -> web.Response:
 # ---- reads
 
 
-async def _list(operator: Operator, request: web.Request) -> web.Response:
+async def _list(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, (*_SELECTION, "limit", "cursor"))
-    return await _page(operator, query, _selection(query))
+    return await _page(desk, query, _selection(query))
 
 
-async def _list_dead_letters(operator: Operator, request: web.Request) -> web.Response:
+async def _list_dead_letters(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, (*_SELECTION[1:], "limit", "cursor"))
-    return await _page(operator, query, _selection(query, "dead_letter"))
+    return await _page(desk, query, _selection(query, "dead_letter"))
 
 
 def _selection(query: Query, state: str | None = None) -> Selection:
@@ -98,30 +100,30 @@ def _selection(query: Query, state: str | None = None) -> Selection:
     )
 
 
-async def _page(operator: Operator, query: Query, selection: Selection) -> web.Response:
+async def _page(desk: Desk, query: Query, selection: Selection) -> web.Response:
     limit = query.number("limit", 1, PAGE_MAX)
-    return answer(page_json(await operator.select(selection, limit=limit or PAGE, cursor=query.text("cursor"))))
+    return answer(page_json(await desk.select(selection, limit=limit or PAGE, cursor=query.text("cursor"))))
 
 
-async def _show(operator: Operator, request: web.Request) -> web.Response:
+async def _show(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, ("body", *_GROUNDS))
-    by = query.by() if query.flag("body") else None
-    key = await _key(operator, request)
-    shown = NotFound() if key is None else await (operator.show(key) if by is None else operator.show_body(key, by))
+    by = query.grounds() if query.flag("body") else None
+    key = await _key(desk, request)
+    shown = NotFound() if key is None else await (desk.show(key) if by is None else desk.show_body(key, by))
     return _not_found() if isinstance(shown, NotFound) else answer(shown_json(shown))
 
 
-async def _audit(operator: Operator, request: web.Request) -> web.Response:
+async def _audit(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, ("after", "limit"))
     after, limit = query.number("after", 0, LINE_MAX), query.number("limit", 1, PAGE_MAX)
-    lines = await operator.audit(after=after or 0, limit=limit or PAGE)
+    lines = await desk.audit(after=after or 0, limit=limit or PAGE)
     return answer({"lines": [audit_json(line) for line in lines]})
 
 
-async def _export(operator: Operator, request: web.Request) -> web.StreamResponse:
+async def _export(desk: Desk, request: web.Request) -> web.StreamResponse:
     """Streamed: the first record is there, or the refusal, before the head goes out. What fails later cuts the transfer."""
     query = Query(request, (*_SELECTION, "bodies", *_GROUNDS))
-    pieces = _pieces(operator.export(_selection(query), query.by(), bodies=query.flag("bodies")))
+    pieces = _pieces(desk.export(_selection(query), query.grounds(), bodies=query.flag("bodies")))
     try:
         piece = await anext(pieces, None)
         response = web.StreamResponse(headers={"Content-Type": "application/jsonl", "Cache-Control": "no-store"})
@@ -154,20 +156,20 @@ async def _pieces(lines: AsyncIterator[dict[str, object]]) -> AsyncGenerator[byt
 # ---- changes
 
 
-async def _resolve(operator: Operator, request: web.Request) -> web.Response:
+async def _resolve(desk: Desk, request: web.Request) -> web.Response:
     given = await read_document(request, ("verdict", *_ANSWER, *_GROUNDS, "retention", "version"))
-    by, version, retention = given.by(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
+    by, version, retention = given.grounds(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
     verdict = given.choice("verdict", (Verdict.EXECUTED.value, Verdict.NOT_EXECUTED.value))
     if verdict == Verdict.NOT_EXECUTED:
         for name in _ANSWER:
             if name in given:
                 raise Wrong(name, "an operation that was not executed has no answer")
-        return await _changed(operator, request, lambda key: operator.resolve_not_executed(key, by, retention=retention, version=version))
+        return await _changed(desk, request, lambda key: desk.resolve_not_executed(key, by, retention=retention, version=version))
     status, headers, body = _answer(given)
     return await _changed(
-        operator,
+        desk,
         request,
-        lambda key: operator.resolve_completed(key, by, status=status, headers=headers, body=body, retention=retention, version=version),
+        lambda key: desk.resolve_completed(key, by, status=status, headers=headers, body=body, retention=retention, version=version),
     )
 
 
@@ -178,27 +180,27 @@ def _answer(given: Document) -> tuple[int, "tuple[tuple[bytes, bytes], ...]", by
     return status, given.headers(), given.content() or b""
 
 
-async def _release(operator: Operator, request: web.Request) -> web.Response:
+async def _release(desk: Desk, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "retention", "version"))
-    by, version, retention = given.by(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
-    return await _changed(operator, request, lambda key: operator.release(key, by, retention=retention, version=version))
+    by, version, retention = given.grounds(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
+    return await _changed(desk, request, lambda key: desk.release(key, by, retention=retention, version=version))
 
 
-async def _requeue(operator: Operator, request: web.Request) -> web.Response:
+async def _requeue(desk: Desk, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "version"))
-    by, version = given.by(), given.number("version", 1, VERSION_MAX)
-    return await _changed(operator, request, lambda key: operator.requeue(key, by, version=version))
+    by, version = given.grounds(), given.number("version", 1, VERSION_MAX)
+    return await _changed(desk, request, lambda key: desk.requeue(key, by, version=version))
 
 
-async def _delete(operator: Operator, request: web.Request) -> web.Response:
+async def _delete(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, (*_GROUNDS, "version"))
-    by, version = query.by(), query.number("version", 1, VERSION_MAX)
-    return await _changed(operator, request, lambda key: operator.delete(key, by, version=version))
+    by, version = query.grounds(), query.number("version", 1, VERSION_MAX)
+    return await _changed(desk, request, lambda key: desk.delete(key, by, version=version))
 
 
-async def _changed(operator: Operator, request: web.Request, change: Callable[[RecordKey], Awaitable[Changed]]) -> web.Response:
+async def _changed(desk: Desk, request: web.Request, change: Callable[[RecordKey], Awaitable[Changed]]) -> web.Response:
     """Make the change, and say what it came to."""
-    key = await _key(operator, request)
+    key = await _key(desk, request)
     if key is None:
         return _not_found()
     changed = await change(key)
@@ -219,11 +221,11 @@ async def _changed(operator: Operator, request: web.Request, change: Callable[[R
             assert_never(changed)
 
 
-async def _key(operator: Operator, request: web.Request) -> RecordKey | None:
+async def _key(desk: Desk, request: web.Request) -> RecordKey | None:
     """None: nothing that a list ever showed. Raises `Wrong` for a short id that several records share."""
     name = request.match_info["id"]
     try:
-        found = await operator.named(name)
+        found = await desk.named(name)
     except Wrong:
         return None
     if len(found) > 1:

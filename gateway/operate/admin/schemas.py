@@ -3,6 +3,7 @@
 from typing import Any
 
 from gateway.core.policy import MAX_RETENTION
+from gateway.core.roles import Role
 from gateway.operate.operations.inputs import ACTOR_MAX, REASON_MAX, STATES
 
 Json = dict[str, Any]
@@ -25,7 +26,7 @@ ACTOR: Json = {
     "minLength": 1,
     "maxLength": ACTOR_MAX,
     "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[!-~][^\x00-\x1f\x7f-\x9f]*$",
-    "description": "Who. Kept in the audit table.",
+    "description": "For whom; without users: who does it, and required. Kept in the audit table.",
 }
 _RETENTION: Json = {
     "type": "number",
@@ -155,6 +156,7 @@ _PROBLEM: Json = _object(
         "result": {"type": "string", "enum": ["conflict", "too_early"]},
         "record": {"$ref": "#/components/schemas/Record"},
         "not_before": _INSTANT,
+        "role": {"type": "string", "enum": list(Role), "description": "The least role that may do this."},
     },
     required=("type", "title", "status", "detail"),
 )
@@ -191,7 +193,7 @@ _EXECUTED: Json = {
             **_GROUNDS,
         },
         closed=True,
-        required=("verdict", "status", "reason", "actor"),
+        required=("verdict", "status", "reason"),
     ),
     "description": "It ran: this is its answer from now on. Also for one that was created and then declined.",
     "not": {"required": ["body", "body_base64"]},
@@ -200,9 +202,7 @@ _EXECUTED: Json = {
 }
 
 _NOT_EXECUTED: Json = {
-    **_object(
-        {"verdict": {"const": "not_executed"}, "retention": _RETENTION, **_GROUNDS}, closed=True, required=("verdict", "reason", "actor")
-    ),
+    **_object({"verdict": {"const": "not_executed"}, "retention": _RETENTION, **_GROUNDS}, closed=True, required=("verdict", "reason")),
     "description": "It did not run and will not: the next retry runs it.",
 }
 
@@ -224,8 +224,8 @@ SCHEMAS: Json = {
         }
     ),
     "Resolution": {"oneOf": [_EXECUTED, _NOT_EXECUTED]},
-    "Grounds": _object(_GROUNDS, closed=True, required=("reason", "actor")),
-    "Release": _object({**_GROUNDS, "retention": _RETENTION}, closed=True, required=("reason", "actor")),
+    "Grounds": _object(_GROUNDS, closed=True, required=("reason",)),
+    "Release": _object({**_GROUNDS, "retention": _RETENTION}, closed=True, required=("reason",)),
     "AuditPage": _object({"lines": {"type": "array", "items": _AUDIT_LINE}}),
     "Readiness": _object({"status": _TEXT, "checks": {"type": "object", "additionalProperties": _TEXT}}),
     "Reloaded": _object({"status": {"const": "reloaded"}}),

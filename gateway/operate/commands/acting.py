@@ -11,16 +11,23 @@ from typing import TypeVar, assert_never
 import click
 import orjson
 
+from gateway.config import Config
 from gateway.core.model import RecordKey
+from gateway.core.roles import Action
+from gateway.operate.admin import Entrance, Settings
+from gateway.operate.commands.options import TOKEN, given_token
 from gateway.operate.commands.shared import FAILURE, UNAVAILABLE, fail, load_config, reported
 from gateway.operate.commands.tables import instant, record_table, terminal_width
 from gateway.operate.operations import (
+    ANYBODY,
     PAGE_MAX,
+    Caller,
     Changed,
     Conflict,
+    Desk,
     Done,
+    Forbidden,
     NotFound,
-    Operator,
     TooEarly,
     Wrong,
     changed_json,
@@ -52,15 +59,16 @@ class Wanted:
     state: str | None = None
 
 
-def operate(config: Path, work: Callable[[Operator], Awaitable[T]], *, changes: bool = False) -> T:
-    """Do `work` with an operator of the configuration's stores. What people can put right becomes a message and an exit
+def operate(config: Path, work: Callable[[Desk], Awaitable[T]], *, changes: bool = False) -> T:
+    """Do `work` over the configuration's stores, as whoever the token names. What people can put right becomes a message and an exit
     code.
     """
 
     async def run() -> T:
         loaded = load_config(config)
+        caller = caller_for(loaded)
         async with operating(lambda: loaded, changes=changes, ready=True) as operator:
-            return await work(operator)
+            return await work(Desk(operator, caller))
 
     # What stores log is for processes that serve. Without any handler, Python would print warnings among the output.
     logging.getLogger("gateway").addHandler(logging.NullHandler())
@@ -68,6 +76,8 @@ def operate(config: Path, work: Callable[[Operator], Awaitable[T]], *, changes: 
     with reported():
         try:
             return asyncio.run(run())
+        except Forbidden as refusal:
+            fail(f"Refused: {refusal}", FAILURE)
         except NotReady as error:
             fail(str(error), UNAVAILABLE)
         except Wrong as wrong:
@@ -77,18 +87,41 @@ def operate(config: Path, work: Callable[[Operator], Awaitable[T]], *, changes: 
             fail(f"{error}" + ("; the change may have been made: look before you repeat it" if landed else ""), UNAVAILABLE)
 
 
-async def collect(operator: Operator, selection: Selection, limit: int, cursor: str | None = None) -> Page:
+def caller_for(config: Config) -> Caller:
+    """Who runs the command. Ends it if the token is nobody's, or is missing where there are users."""
+    token = given_token()
+    if token is not None:
+        caller = Entrance(lambda: Settings.of_config(config)).of_token(token)
+        if caller is None:
+            fail(f"Refused: this is no user's token ({TOKEN} or --token).", FAILURE)
+        return caller
+    if config.admin.users:
+        fail(f"Refused: the configuration has users, so say who you are: {TOKEN} or --token.", FAILURE)
+    return ANYBODY
+
+
+def permitted(config: Config, action: Action) -> Caller:
+    """Who runs the command, if that one may do this. Ends it if not."""
+    caller = caller_for(config)
+    try:
+        caller.check(action)
+    except Forbidden as refusal:
+        fail(f"Refused: {refusal}", FAILURE)
+    return caller
+
+
+async def collect(desk: Desk, selection: Selection, limit: int, cursor: str | None = None) -> Page:
     """Up to `limit` records, over as many pages as it takes."""
     found: list[Listed] = []
     while True:
-        page = await operator.select(selection, limit=min(PAGE_MAX, limit - len(found)), cursor=cursor)
+        page = await desk.select(selection, limit=min(PAGE_MAX, limit - len(found)), cursor=cursor)
         found += page.records
         cursor = page.cursor
         if cursor is None or len(found) >= limit:
             return Page(found, cursor)
 
 
-async def find(operator: Operator, wanted: Wanted) -> RecordKey:
+async def find(desk: Desk, wanted: Wanted) -> RecordKey:
     """The one record that is meant. Several are listed and refused: a guess could be another customer's."""
     if (wanted.record is None) == (wanted.key is None):
         raise click.UsageError("Name one record: RECORD, the id that a list shows, or --key.")
@@ -96,7 +129,7 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
         if wanted.route is not None or wanted.scope is not None:
             raise click.UsageError("--route and --scope narrow a --key down; a RECORD is one already.")
         try:
-            named = await operator.named(wanted.record)
+            named = await desk.named(wanted.record)
         except Wrong as wrong:
             raise click.UsageError(f"{wanted.record}: {wrong.why}") from None
         if len(named) > 1:
@@ -105,11 +138,11 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
             fail("No such record.", FAILURE)
         return named[0]
     selection = Selection(wanted.state, wanted.route, wanted.scope, wanted.key)
-    matches = (await collect(operator, selection, SHOWN_MATCHES)).records
+    matches = (await collect(desk, selection, SHOWN_MATCHES)).records
     if (
         not matches
         and wanted.state is not None
-        and (others := (await collect(operator, replace(selection, state=None), SHOWN_MATCHES)).records)
+        and (others := (await collect(desk, replace(selection, state=None), SHOWN_MATCHES)).records)
     ):
         click.echo(record_table([listed_json(listed) for listed in others], width=terminal_width(sys.stderr)), err=True)
         fail(f"Refused: no {wanted.state.replace('_', ' ')} has this key (any more).", FAILURE)
@@ -122,15 +155,15 @@ async def find(operator: Operator, wanted: Wanted) -> RecordKey:
 
 
 async def change(
-    operator: Operator, wanted: Wanted, question: str, act: Callable[[RecordKey, int | None], Awaitable[Changed]], *, ask: bool
+    desk: Desk, wanted: Wanted, question: str, act: Callable[[RecordKey, int | None], Awaitable[Changed]], *, ask: bool
 ) -> Changed:
     """Find the record, ask the person at a terminal, act. The person decides about the record as shown, and no
     other.
     """
-    key = await find(operator, wanted)
+    key = await find(desk, wanted)
     version = None
     if ask and sys.stdin is not None and sys.stdin.isatty():
-        shown = await operator.show(key)
+        shown = await desk.show(key)
         if isinstance(shown, NotFound):
             return shown
         click.echo(record_table([listed_json(shown.listed)], width=terminal_width(sys.stderr)), err=True)

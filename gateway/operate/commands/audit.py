@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gateway.operate.commands.options import json_option, limit_option
+from gateway.operate.commands.options import json_option, limit_option, token_option
 from gateway.operate.commands.shared import config_option
 
 
@@ -21,6 +21,7 @@ def audit() -> None:
 
 @audit.command("list")
 @config_option()
+@token_option
 @click.option("--after", metavar="LINE", type=click.IntRange(0, 2**63 - 1), default=0, help="Only lines after this one.")
 @limit_option("lines")
 @json_option

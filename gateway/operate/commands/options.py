@@ -15,12 +15,39 @@ import click
 if TYPE_CHECKING:
     from gateway.operate.commands.acting import Wanted
     from gateway.operate.commands.work import How
-    from gateway.operate.operations import By
+    from gateway.operate.operations import Grounds
     from gateway.ports.reconciliation import Selection
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
 STATES = ("pending", "in_progress", "completed", "failed_retryable", "unknown", "dead_letter")
+
+
+TOKEN = "GATEWAY_TOKEN"  # noqa: S105 - the variable's name
+_TOKEN_META = "gateway.token"  # noqa: S105 - a name in click's own notes
+
+
+def token_option(command: Command) -> Command:
+    """--token, for `given_token`."""
+    return click.option(
+        "--token",
+        metavar="TOKEN",
+        envvar=TOKEN,
+        show_envvar=True,
+        expose_value=False,
+        callback=_keep_token,
+        help="Who you are, where the configuration has `admin.users`. Others see what stands on a command line: prefer the variable.",
+    )(command)
+
+
+def given_token() -> str | None:
+    """The token of the command that runs."""
+    token: str | None = click.get_current_context().meta.get(_TOKEN_META)
+    return token
+
+
+def _keep_token(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    context.meta[_TOKEN_META] = value or None
 
 
 def json_option(command: Command) -> Command:
@@ -38,7 +65,7 @@ def listing_options(command: Command) -> Command:
 
 
 def selection_options(*, state: bool) -> Callable[[Command], Command]:
-    """--state, --route, --scope, --key, and what log lines have."""
+    """--state, --route, --scope, --key, and what log lines have; and --token."""
 
     def add(command: Command) -> Command:
         command = click.option("--until", metavar="TIME", callback=_instant, help="Only records made before; as for --since.")(command)
@@ -53,7 +80,7 @@ def selection_options(*, state: bool) -> Callable[[Command], Command]:
         command = click.option("--route", metavar="ID", help="Only records of this route.")(command)
         if state:
             command = click.option("--state", type=click.Choice(STATES), help="Only records in this state.")(command)
-        return command
+        return token_option(command)
 
     return add
 
@@ -66,7 +93,8 @@ def selection_of(given: Mapping[str, Any], state: str | None = None) -> "Selecti
 
 
 def record_options(command: Command) -> Command:
-    """One record: RECORD, or --key with --route and --scope."""
+    """One record: RECORD, or --key with --route and --scope; and --token."""
+    command = token_option(command)
     command = click.option("--scope", metavar="SCOPE", help="With --key: the scope's name.")(command)
     command = click.option("--route", metavar="ID", help="With --key: the route.")(command)
     command = click.option("--key", metavar="KEY", help="The client's key, instead of RECORD, the ID that lists show.")(command)
@@ -122,15 +150,15 @@ def grounds_options(command: Command) -> Command:
 def how_of(given: Mapping[str, Any]) -> "How":
     from gateway.operate.commands.work import How
 
-    return How(by_of(given["reason"], given["actor"]), not given["yes"], given["as_json"])
+    return How(grounds_of(given["reason"], given["actor"]), not given["yes"], given["as_json"])
 
 
-def by_of(reason: str, actor: str | None) -> "By":
-    """Raises `click.UsageError`."""
-    from gateway.operate.operations import By, Wrong
+def grounds_of(reason: str, actor: str | None) -> "Grounds":
+    """Without a token, and without an actor, the login name is who acts. Raises `click.UsageError`."""
+    from gateway.operate.operations import Grounds, Wrong
 
     try:
-        return By(login_name() if actor is None else actor, reason)
+        return Grounds(reason, login_name() if actor is None and given_token() is None else actor)
     except Wrong as wrong:
         raise click.UsageError(f"--{wrong}") from None
 
@@ -146,7 +174,8 @@ def login_name() -> str:
 
 
 def _actor_option(command: Command) -> Command:
-    return click.option("--actor", metavar="NAME", help="Who does this. Kept in the audit table.  [default: the login name]")(command)
+    text = "Who does this; with --token, for whom. Kept in the audit table.  [default: the login name]"
+    return click.option("--actor", metavar="NAME", help=text)(command)
 
 
 def _instant(_: click.Context, parameter: click.Parameter, value: str | None) -> "dt.datetime | None":

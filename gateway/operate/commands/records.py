@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from gateway.operate.commands.options import (
-    by_of,
     change_options,
+    grounds_of,
     grounds_options,
     how_of,
     json_option,
@@ -74,7 +74,7 @@ def show(config: Path, state: str | None, *, body: bool, as_json: bool, reason: 
 
     if body and reason is None:
         raise click.UsageError("--body needs a --reason: who sees stored bodies, and why, is written down.")
-    by = by_of(reason, actor) if body and reason is not None else None
+    by = grounds_of(reason, actor) if body and reason is not None else None
     work.show(config, wanted_of(given, state), by, as_json=as_json)
 
 
@@ -178,4 +178,4 @@ def export_records(config: Path, bodies: bool, reason: str, actor: str | None, *
     """
     from gateway.operate.commands import work
 
-    work.export(config, selection_of(given), by_of(reason, actor), bodies=bodies)
+    work.export(config, selection_of(given), grounds_of(reason, actor), bodies=bodies)

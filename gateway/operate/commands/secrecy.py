@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gateway.operate.commands.options import by_of, grounds_options
+from gateway.operate.commands.options import grounds_of, grounds_options, token_option
 from gateway.operate.commands.records import records
 from gateway.operate.commands.shared import FAILURE, UNAVAILABLE, config_option, fail, load_config, reported
 
@@ -59,6 +59,7 @@ def _tell(done: "Reencryption") -> None:
     help="What the caller's requests have: one value for each source of the route's `principal`, in order; user:password for Basic.",
 )
 @click.option("--scope-id", metavar="ID", multiple=True, help="The caller as log lines have it, instead.")
+@token_option
 @grounds_options
 def erase_records(config: Path, principal: tuple[str, ...], scope_id: tuple[str, ...], reason: str, actor: str | None) -> None:
     """Drop what is stored of one caller: answers, captured values, targets, kept requests, archived lives. Audited.
@@ -69,11 +70,14 @@ def erase_records(config: Path, principal: tuple[str, ...], scope_id: tuple[str,
     Their records stay until they expire, with digests and the keys: a retry is refused (`response-not-stored`), and does not run again.
     What has not ended yet is left as it is, and counted.
     """
+    from gateway.core.roles import Action
+    from gateway.operate.commands.acting import permitted
     from gateway.run.server import secrecy
 
-    by = by_of(reason, actor)
+    grounds = grounds_of(reason, actor)
     with reported():
         loaded = load_config(config)
+    by = permitted(loaded, Action.ERASE).by(grounds)
     named = secrecy.scope_ids_of(loaded, [value.encode("utf-8", "surrogateescape") for value in principal]) if principal else []
     scope_ids = sorted({*named, *scope_id})
     if not scope_ids:

@@ -14,7 +14,7 @@ from gateway.core.model import Headers, RecordKey
 from gateway.operate.commands.acting import Wanted, change, collect, echo_json, find, operate, tell_change, tell_page
 from gateway.operate.commands.shared import FAILURE, fail
 from gateway.operate.commands.tables import audit_table, body_text, shown_text
-from gateway.operate.operations import PAGE_MAX, By, Changed, NotFound, Operator, audit_json, never_stored, shown_json
+from gateway.operate.operations import PAGE_MAX, Changed, Desk, Grounds, NotFound, audit_json, never_stored, shown_json
 from gateway.ports.reconciliation import AuditLine, Selection, Shown
 
 BODY_MAX = 16 * 1024 * 1024
@@ -25,7 +25,7 @@ BODY_MAX = 16 * 1024 * 1024
 class How:
     """How a change is made: by whom and why, whether to ask first, and how to tell."""
 
-    by: By
+    grounds: Grounds
     ask: bool
     as_json: bool
 
@@ -40,15 +40,15 @@ class Answer:
 
 
 def list_records(config: Path, selection: Selection, limit: int, cursor: str | None, *, as_json: bool) -> None:
-    tell_page(operate(config, lambda operator: collect(operator, selection, limit, cursor)), as_json=as_json)
+    tell_page(operate(config, lambda desk: collect(desk, selection, limit, cursor)), as_json=as_json)
 
 
-def show(config: Path, wanted: Wanted, body: By | None, *, as_json: bool) -> None:
+def show(config: Path, wanted: Wanted, body: Grounds | None, *, as_json: bool) -> None:
     """`body`: who wants to see it, and why."""
 
-    async def work(operator: Operator) -> Shown | NotFound:
-        key = await find(operator, wanted)
-        return await (operator.show(key) if body is None else operator.show_body(key, body))
+    async def work(desk: Desk) -> Shown | NotFound:
+        key = await find(desk, wanted)
+        return await (desk.show(key) if body is None else desk.show_body(key, body))
 
     shown = operate(config, work)
     if isinstance(shown, NotFound):
@@ -65,18 +65,18 @@ def show(config: Path, wanted: Wanted, body: By | None, *, as_json: bool) -> Non
 def resolve(config: Path, wanted: Wanted, answer: Answer | None, retention: float | None, how: How) -> None:
     """`answer` None: it was not executed."""
 
-    async def work(operator: Operator) -> Changed:
+    async def work(desk: Desk) -> Changed:
         async def act(key: RecordKey, version: int | None) -> Changed:
             if answer is None:
-                return await operator.resolve_not_executed(key, how.by, retention=retention, version=version)
-            return await operator.resolve_completed(
-                key, how.by, status=answer.status, headers=answer.headers, body=answer.body, retention=retention, version=version
+                return await desk.resolve_not_executed(key, how.grounds, retention=retention, version=version)
+            return await desk.resolve_completed(
+                key, how.grounds, status=answer.status, headers=answer.headers, body=answer.body, retention=retention, version=version
             )
 
         question = (
             "Let the next retry run it?" if answer is None else f"Complete it with status {answer.status}? It cannot be changed any more."
         )
-        return await change(operator, wanted, question, act, ask=how.ask)
+        return await change(desk, wanted, question, act, ask=how.ask)
 
     changed = operate(config, work, changes=True)
     for name in () if answer is None else never_stored(answer.headers):
@@ -85,42 +85,42 @@ def resolve(config: Path, wanted: Wanted, answer: Answer | None, retention: floa
 
 
 def release(config: Path, wanted: Wanted, retention: float | None, how: How) -> None:
-    async def work(operator: Operator) -> Changed:
+    async def work(desk: Desk) -> Changed:
         async def act(key: RecordKey, version: int | None) -> Changed:
-            return await operator.release(key, how.by, retention=retention, version=version)
+            return await desk.release(key, how.grounds, retention=retention, version=version)
 
-        return await change(operator, wanted, "Let the next retry run it?", act, ask=how.ask)
+        return await change(desk, wanted, "Let the next retry run it?", act, ask=how.ask)
 
     tell_change(operate(config, work, changes=True), as_json=how.as_json)
 
 
 def delete(config: Path, wanted: Wanted, how: How) -> None:
-    async def work(operator: Operator) -> Changed:
+    async def work(desk: Desk) -> Changed:
         async def act(key: RecordKey, version: int | None) -> Changed:
-            return await operator.delete(key, how.by, version=version)
+            return await desk.delete(key, how.grounds, version=version)
 
-        return await change(operator, wanted, "Forget it, so that the next request with its key runs?", act, ask=how.ask)
+        return await change(desk, wanted, "Forget it, so that the next request with its key runs?", act, ask=how.ask)
 
     tell_change(operate(config, work, changes=True), as_json=how.as_json)
 
 
 def requeue(config: Path, wanted: Wanted, how: How) -> None:
-    async def work(operator: Operator) -> Changed:
+    async def work(desk: Desk) -> Changed:
         async def act(key: RecordKey, version: int | None) -> Changed:
-            return await operator.requeue(key, how.by, version=version)
+            return await desk.requeue(key, how.grounds, version=version)
 
-        return await change(operator, wanted, "Have it looked at again?", act, ask=how.ask)
+        return await change(desk, wanted, "Have it looked at again?", act, ask=how.ask)
 
     tell_change(operate(config, work, changes=True), as_json=how.as_json)
 
 
-def export(config: Path, selection: Selection, by: By, *, bodies: bool) -> None:
+def export(config: Path, selection: Selection, grounds: Grounds, *, bodies: bool) -> None:
     """JSON lines on stdout, as they are read."""
 
-    async def work(operator: Operator) -> int:
+    async def work(desk: Desk) -> int:
         count = 0
         out = sys.stdout.buffer
-        lines = cast("AsyncGenerator[dict[str, object], None]", operator.export(selection, by, bodies=bodies))
+        lines = cast("AsyncGenerator[dict[str, object], None]", desk.export(selection, grounds, bodies=bodies))
         async with aclosing(lines):
             async for line in lines:
                 out.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
@@ -132,10 +132,10 @@ def export(config: Path, selection: Selection, by: By, *, bodies: bool) -> None:
 
 
 def audit(config: Path, after: int, limit: int, *, as_json: bool) -> None:
-    async def work(operator: Operator) -> list[AuditLine]:
+    async def work(desk: Desk) -> list[AuditLine]:
         found: list[AuditLine] = []
         while len(found) < limit:
-            page = await operator.audit(after=found[-1].id if found else after, limit=min(PAGE_MAX, limit - len(found)))
+            page = await desk.audit(after=found[-1].id if found else after, limit=min(PAGE_MAX, limit - len(found)))
             if not page:
                 break
             found += page

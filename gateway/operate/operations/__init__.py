@@ -1,6 +1,8 @@
 """What people may see of records and do to them: one service for the admin API and the commands. It knows no driver."""
 
 from gateway.operate.operations.bodies import never_stored
+from gateway.operate.operations.callers import ANYBODY, Caller, Forbidden, Grounds
+from gateway.operate.operations.desk import Desk
 from gateway.operate.operations.ids import parse_record_id, record_id_text, short_id_text
 from gateway.operate.operations.inputs import PAGE_MAX, STATES, By, Wrong, read_instant
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, TooEarly
@@ -8,12 +10,17 @@ from gateway.operate.operations.service import Operator
 from gateway.operate.operations.views import audit_json, changed_json, listed_json, page_json, shown_json
 
 __all__ = [
+    "ANYBODY",
     "PAGE_MAX",
     "STATES",
     "By",
+    "Caller",
     "Changed",
     "Conflict",
+    "Desk",
     "Done",
+    "Forbidden",
+    "Grounds",
     "NotFound",
     "Operator",
     "TooEarly",

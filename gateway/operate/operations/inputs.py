@@ -34,14 +34,17 @@ class Wrong(ValueError):
 @dataclass(frozen=True, slots=True)
 class By:
     """Who does something, and why; both go into the audit table. Raises `Wrong` if either is empty, too long, or holds control
-    characters (a reason may have lines).
+    characters (a reason may have lines). `on_behalf_of`: for whom, as the actor says.
     """
 
     actor: str
     reason: str
+    on_behalf_of: str | None = None
 
     def __post_init__(self) -> None:
         _check_text("actor", self.actor, ACTOR_MAX, "")
+        if self.on_behalf_of is not None:
+            _check_text("actor", self.on_behalf_of, ACTOR_MAX, "")
         _check_text("reason", self.reason, REASON_MAX, "\n\t")
 
 

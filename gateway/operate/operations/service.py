@@ -316,7 +316,8 @@ class Operator:
 
 
 def _audit(by: By, action: str, detail: Detail | None = None) -> Audit:
-    return Audit(by.actor, action, by.reason, detail or {})
+    for_whom = {} if by.on_behalf_of is None else {"on_behalf_of": by.on_behalf_of}
+    return Audit(by.actor, action, by.reason, {**for_whom, **(detail or {})})
 
 
 def _was(now: Listed) -> Detail:

@@ -497,11 +497,13 @@ def make_tick(tiered: TieredStore | None, replays: ReplayCache | None) -> Callab
 
 def _need_restart(old: Config, new: Config) -> list[str]:
     """What differs and cannot be changed in a running process. A renewed certificate can, TLS itself cannot
-    come or go.
+    come or go. Who may use the admin listener can change, but not whether everybody may.
     """
     changed = [name for name in _RESTART if getattr(old, name) != getattr(new, name)]
-    if replace(old.admin, tls=None) != replace(new.admin, tls=None):
-        changed.append("admin")
+    if old.admin.listen != new.admin.listen:
+        changed.append("admin.listen")
+    if old.admin.open != new.admin.open:
+        changed.append("admin.token")
     pairs: dict[str, tuple[TlsServer | None, TlsServer | None]] = {"tls": (old.tls, new.tls), "admin.tls": (old.admin.tls, new.admin.tls)}
     changed += [name for name, (before, after) in pairs.items() if (before is None) != (after is None)]
     return [f"{name}: changed, which needs a restart" for name in changed]

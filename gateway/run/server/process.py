@@ -24,7 +24,7 @@ from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, 
 from gateway.http.connection import Handler
 from gateway.observe import logs
 from gateway.observe.tracing import MissingTracing
-from gateway.operate.admin import AdminPorts, make_admin, start_admin
+from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
 from gateway.principal import PrincipalError
 from gateway.proxy.routing import trusted
 from gateway.run.server.assembly import Gateway, assemble, make_limits
@@ -179,7 +179,7 @@ class Process:
             config, addresses, limits, gateway.observer, _trusts(config), memory=gateway.memory, shared=shared, last=telling
         )
         try:
-            app = make_admin(self._ports(gateway, reloading), self._admin().token)
+            app = make_admin(self._ports(gateway, reloading), entrance=self._entrance(gateway))
             if self._worker is not None:
                 app.add_routes(orders(reloading, gateway.observer.snapshot))
             admin = await start_admin(self._admin().listen, app, contexts.admin)
@@ -282,6 +282,9 @@ class Process:
     def _admin(self) -> Admin:
         """A worker's own admin listener is private to its supervisor, which asks for the token itself."""
         return self.config.admin if self._worker is None else Admin(UnixListener(self._worker.socket), None)
+
+    def _entrance(self, gateway: Gateway) -> Entrance:
+        return Entrance.fixed(None) if self._worker is not None else Entrance(lambda: Settings.of_config(gateway.config))
 
     def _ports(self, gateway: Gateway, reloading: Reloading) -> AdminPorts:
         fitness = Fitness(gateway)

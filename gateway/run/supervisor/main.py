@@ -13,7 +13,7 @@ from pathlib import Path
 import gateway
 from gateway.config import ConfigErrors, load, redact
 from gateway.observe import configure
-from gateway.operate.admin import make_admin, start_admin
+from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
 from gateway.run.server.handover import Snapshot
 from gateway.run.server.operating import operating
 from gateway.run.server.process import GRACE_SLACK
@@ -35,8 +35,8 @@ def supervise(config_path: Path, workers: int, *, accept_scope_change: bool, acc
     """Run the gateway as `workers` processes until it is told to stop; returns the exit status of the command.
 
     0 after a drain, 1 after a second signal, a drain that outlasted its time, or without a temporary folder, 69 if the admin listener
-    cannot be opened, 69 or 78 if no worker can start. Raises `ConfigErrors`. The admin listener, its token and the drain's times stay
-    those of the start.
+    cannot be opened, 69 or 78 if no worker can start. Raises `ConfigErrors`. The address of the admin listener and the drain's times
+    stay those of the start.
     """
     read = Watched(lambda: _read(config_path))
     try:
@@ -132,7 +132,8 @@ async def _run(started: _Started, workers: int, directory: Path, *, accept_scope
     async with operating(lambda: source.accepted.config) as operator:
         ports = replace(fleet.ports(source.shown), operator=operator)
         try:
-            runner = await start_admin(config.admin.listen, make_admin(ports, config.admin.token), source.context)
+            entrance = Entrance(lambda: Settings.of_config(source.accepted.config))
+            runner = await start_admin(config.admin.listen, make_admin(ports, entrance=entrance), source.context)
         except OSError as error:
             _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
             return EXIT_UNAVAILABLE
