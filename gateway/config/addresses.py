@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gateway.core.conninfo import complete, parse_dsn
 from gateway.core.redis_url import parse_redis_url
-from gateway.core.texts import parse_url, socket_path
+from gateway.core.texts import socket_path
 from gateway.core.user_token import read_digest
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -160,18 +161,9 @@ def server_name(text: str) -> str | None:
 
 
 def postgres_dsn(text: str) -> str | None:
-    """One host, or several with commas between them."""
-    scheme, mark, rest = text.partition("://")
-    login, at, hosts = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
-    wrong = (
-        scheme not in {"postgres", "postgresql"}
-        or not mark
-        or any(parse_url(f"{scheme}://{login}{at}{host}") is None for host in hosts.split(","))
-    )
-    if text and wrong:
-        raise ValueError(
-            "a Postgres DSN looks like postgresql://user:password@host:5432/database, or with several hosts host1:5432,host2:5432"
-        )
+    """Any spelling that libpq reads. What it refers to may be another place's: it is looked up when the server is needed."""
+    if text:
+        complete(parse_dsn(text), {}, {})
     return text or None
 
 

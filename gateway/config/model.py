@@ -215,9 +215,10 @@ class PostgresSettings:
     prepared_statements: Annotated[bool, "false behind a pooler in transaction mode."] = True
     allow_unsafe: Annotated[
         frozenset[str],
-        SetOf(Choice.of(("fsync_off", "synchronous_commit_off", "in_recovery"))),
+        SetOf(Choice.of(("fsync_off", "synchronous_commit_off", "synchronous_commit_remote_write", "in_recovery"))),
         "Server settings that would otherwise be refused, since they can lose a committed record.",
     ] = frozenset()
+    require_standby: Annotated[bool, "true: refuse a server whose commits wait for no synchronous standby."] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,8 +192,8 @@ REPLACED = [
     pytest.param(
         'gateway"}',
         'gateway", allow_unsafe: [fsync_of]}',
-        "2:59: postgres.allow_unsafe[0]: expected one of fsync_off, synchronous_commit_off, in_recovery, "
-        'found "fsync_of"; did you mean `fsync_off`?',
+        "2:59: postgres.allow_unsafe[0]: expected one of fsync_off, synchronous_commit_off, "
+        'synchronous_commit_remote_write, in_recovery, found "fsync_of"; did you mean `fsync_off`?',
         id="allow-unsafe",
     ),
     pytest.param(

@@ -86,7 +86,7 @@ def _server(data: Path) -> Iterator[PostgresServer]:
 async def synchronous_pair(primary: PostgresServer, database: str, folder: Path) -> AsyncIterator[Pair]:
     """Copies `primary`, a server of the test's own, and makes it wait for the copy."""
     async with fault_proxy("127.0.0.1", primary.port) as replication, fault_proxy("127.0.0.1", primary.port) as clients:
-        await asyncio.to_thread(_copy, primary, replication.port, folder)
+        await asyncio.to_thread(copy_of, primary, replication.port, folder)
         with _server(folder) as standby:
             connection = await asyncpg.connect(primary.dsn)
             try:
@@ -100,7 +100,7 @@ async def synchronous_pair(primary: PostgresServer, database: str, folder: Path)
             yield Pair(primary, standby, replication, clients, urlsplit(database).path[1:])
 
 
-def _copy(primary: PostgresServer, port: int, folder: Path) -> None:
+def copy_of(primary: PostgresServer, port: int, folder: Path) -> None:
     """What `start_postgres(folder)` takes for its cluster: a copy of the primary that follows it through `port`."""
     folder.mkdir(parents=True, exist_ok=True)
     home = account.home_for(folder)

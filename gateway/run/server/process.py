@@ -32,7 +32,7 @@ from gateway.run.server.descriptors import affordable, raise_limit
 from gateway.run.server.listeners import Listeners, open_listeners
 from gateway.run.server.reloading import Contexts, Reloading
 from gateway.run.server.sockets import ListenError
-from gateway.run.server.startup import Fitness, StartRefused, Unavailable, verify
+from gateway.run.server.startup import StartRefused, Unavailable, unfitness, verify
 from gateway.run.server.watching import Watched
 from gateway.run.server.worker import Worker, orders
 from gateway.runtime.sealing import MissingSealing
@@ -287,11 +287,9 @@ class Process:
         return Entrance.fixed(None) if self._worker is not None else Entrance(lambda: Settings.of_config(gateway.config))
 
     def _ports(self, gateway: Gateway, reloading: Reloading) -> AdminPorts:
-        fitness = Fitness(gateway)
-
         async def readiness() -> Mapping[str, str | None]:
             draining = "shutting down" if self._draining else None
-            return {"postgres": await fitness.problem(), "scopes": gateway.scopes.problem(), "draining": draining}
+            return {"postgres": await unfitness(gateway.authority), "scopes": gateway.scopes.problem(), "draining": draining}
 
         async def config() -> object:
             return redact(gateway.config)

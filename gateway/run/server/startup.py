@@ -4,11 +4,13 @@ meant.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import asyncpg
 
 from gateway.config import Config
+from gateway.core.conninfo import DsnError
 from gateway.core.units import format_duration
 from gateway.ports import StoreUnavailable
 from gateway.run.server.assembly import Gateway, make_authority
@@ -16,7 +18,8 @@ from gateway.run.server.claims import participants, scope_claims
 from gateway.store import co_commit
 from gateway.store.hosts import connect
 from gateway.store.migrate import pending
-from gateway.store.postgres import check_server
+from gateway.store.postgres import PostgresStore, check_server
+from gateway.store.postgres.checks import problems_of
 from gateway.store.redis.servers import faults_of
 
 START_PATIENCE = 30.0
@@ -77,32 +80,21 @@ async def verify(gateway: Gateway, *, accept_scope_change: bool) -> None:
         else:
             if problems:
                 raise StartRefused(problems)
+            gateway.authority.hold_to(lambda row: _problems(gateway.config, row))
             return
 
 
-class Fitness:
-    """Whether the Postgres that answers is still one that a start would accept: a failover may have led to another
-    server, or a person changed its settings.
+async def unfitness(authority: PostgresStore) -> str | None:
+    """Why Postgres cannot serve, in words; None if it can. What a start would refuse is refused later, too: a failover may have led to
+    another server, or a person changed its settings.
     """
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._told: str | None = None
-
-    async def problem(self) -> str | None:
-        """Why Postgres cannot serve, in words; None if it can. The log says it once when a problem begins."""
-        authority = self._gateway.authority
-        reason = await authority.ready()
-        if reason is not None:
-            return reason
-        try:
-            unfit = await authority.unfit(self._gateway.config.postgres.allow_unsafe)
-        except StoreUnavailable as error:
-            return f"Postgres is unreachable: {error.reason}"
-        if unfit is not None and unfit != self._told:
-            _log.error("Postgres is not what it was at the start, which would be refused now: %s", unfit)
-        self._told = unfit
-        return unfit
+    reason = await authority.ready()
+    if reason is not None:
+        return reason
+    try:
+        return await authority.unfit()
+    except StoreUnavailable as error:
+        return f"Postgres is unreachable: {error.reason}"
 
 
 def _went_away(error: Unavailable | StoreUnavailable) -> bool:
@@ -151,16 +143,21 @@ def _sentence(error: Exception, timeout: float) -> str:
     match error:
         case TimeoutError():
             return f"no answer within {format_duration(timeout)}"
-        case ValueError() if not isinstance(error, asyncpg.InterfaceError | OSError):
+        case ValueError() if not isinstance(error, asyncpg.InterfaceError | OSError | DsnError):
             # Of Python's own making, about a piece of the DSN, which it repeats.
             return f"the DSN cannot be used ({type(error).__name__})"
         case _:
             return " ".join(str(error).split()) or type(error).__name__
 
 
+def _problems(config: Config, row: Mapping[str, object]) -> list[str]:
+    return problems_of(row, config.postgres.allow_unsafe, standby=config.postgres.require_standby)
+
+
 async def _server_problems(config: Config) -> list[str]:
     try:
-        return await check_server(config.postgres.dsn, config.postgres.allow_unsafe)
+        postgres = config.postgres
+        return await check_server(postgres.dsn, postgres.allow_unsafe, standby=postgres.require_standby)
     except _DRIVER_ERRORS as error:
         raise Unavailable(f"Postgres is not ready: {_sentence(error, 10.0)}") from error
 

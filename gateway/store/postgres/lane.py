@@ -41,13 +41,18 @@ SERVER_SHARE = 0.9
 _DATA_CLASSES = frozenset({"22", "23", "54"})
 _NOT_READY = frozenset({"25006", "42P01", "42703", "57P03"})
 """Read-only (a standby after a failover), tables or columns not there yet, still starting."""
-_FINAL = frozenset({"25006", "25P03", "57P01", "57P02", "57P03", "57P05"})
-"""After these the connection is of no more use: the server goes, or is not the primary any more."""
+_DEMOTED = "25006"
+_FINAL = frozenset({_DEMOTED, "25P03", "25P04", "57P01", "57P02", "57P03", "57P04", "57P05"})
+"""After these the connection is of no more use: the server goes or ends the session, or is not the primary any more."""
 _NO_PROOF = frozenset({"08", "57", "58", "F0", "XX"})
 """Classes of errors that tell of the connection or the server, and that something on the way may have made up."""
 _CANCELLED = "57014"
 _WAIT_CUT = "SyncRepWaitForLSN"
 """The routine of the server whose warnings say that a commit did not wait for its standby. Their texts are translated, this is not."""
+
+
+class Unfit(Exception):
+    """The server answers, and must not be the authority."""
 
 
 class DataRefused(Exception):
@@ -97,8 +102,12 @@ def failure_reason(error: BaseException) -> str:
             return "refused"
         case asyncpg.PostgresConnectionError() | asyncpg.AdminShutdownError() | asyncpg.CrashShutdownError() | OSError():
             return "disconnected"
+        case Unfit():
+            return "not_ready"
         case asyncpg.PostgresError() if error.sqlstate in _NOT_READY:
             return "not_ready"
+        case asyncpg.PostgresError() if error.sqlstate in _FINAL:
+            return "disconnected"
         case asyncpg.InsufficientResourcesError():
             return "overloaded"
         case _:
@@ -110,6 +119,8 @@ def said(error: BaseException) -> str:
     match error:
         case TimeoutError():
             return "no answer in time"
+        case Unfit():
+            return "the server is not fit to be the authority"
         case asyncpg.PostgresError() | OSError():
             return " ".join(str(error).split()) or type(error).__name__
         case _:
@@ -131,6 +142,8 @@ class Lane:
         "_asked",
         "_busy",
         "_connection",
+        "_demoted",
+        "_disowned",
         "_explicit",
         "_hung_up",
         "_limited",
@@ -156,6 +169,8 @@ class Lane:
         self._sent = False
         self._hung_up = False
         self._undurable = False
+        self._demoted = False
+        self._disowned = False
         self._statements: dict[str, PreparedStatement] = {}
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
@@ -169,6 +184,16 @@ class Lane:
     def hung_up(self) -> bool:
         """Whether a statement was left running at the server."""
         return self._hung_up
+
+    @property
+    def demoted(self) -> bool:
+        """Whether the server said that it takes no writes."""
+        return self._demoted
+
+    def retire(self, *, disown: bool) -> None:
+        """Use it for nothing more. `disown`: what runs on it now is not believed either, since another server is the primary."""
+        self._usable = False
+        self._disowned |= disown
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
         """Run one statement and return its rows. Raises `DataRefused` or `StoreUnavailable`; repeated after a serialization conflict."""
@@ -233,9 +258,11 @@ class Lane:
             self._ring_by(asyncio.get_running_loop())
 
     def _lasting(self, result: T) -> T:
-        """The result, if its commit waited for what it should wait for."""
+        """The result, if its commit waited for what it should wait for, at a server that is the primary still."""
         if self._undurable:
             raise unavailable("timeout", may_have_landed=True)
+        if self._disowned:
+            raise unavailable("disconnected", may_have_landed=True)
         return result
 
     def _judged(self, error: BaseException, *, together: bool) -> BaseException:
@@ -341,5 +368,6 @@ class Lane:
             return DataRefused(str(error))
         if state is None or state in _FINAL or isinstance(error, asyncpg.PostgresConnectionError):
             self._usable = False
+        self._demoted |= state == _DEMOTED
         reason = "disconnected" if isinstance(error, asyncpg.InterfaceError) else failure_reason(error)
         return unavailable(reason, may_have_landed=self._sent and not undone(error), asked=self._asked)

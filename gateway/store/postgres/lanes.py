@@ -64,6 +64,7 @@ class Lanes:
         self._explicit = explicit
         self._boottime = boottime
         self._idle: list[Lane] = []
+        self._lanes: set[Lane] = set()
         self._live = 0
         self._connecting: set[asyncio.Task[None]] = set()
         self._waiters: dict[asyncio.Future[Lane], None] = {}
@@ -112,8 +113,7 @@ class Lanes:
             lane = self._idle.pop()
             if lane.usable:
                 return lane
-            self._live -= 1
-            self._troubled = True
+            self._forget(lane)
         return None
 
     def release(self, lane: Lane) -> None:
@@ -126,11 +126,23 @@ class Lanes:
                 self._idle.append(lane)
             self._succeeded()
         else:
-            self._live -= 1
             self._hung_up |= lane.hung_up
-            self._troubled = True
+            self._forget(lane)
             self.spawn(lane.bury())
+            if lane.demoted:
+                self.retire(disown=False)
             self._grow()
+
+    def retire(self, *, disown: bool) -> None:
+        """Have every connection replaced, those in use after what runs on them. `disown`: they lead to a former primary, of which nothing
+        is believed any more.
+        """
+        for lane in self._lanes:
+            lane.retire(disown=disown)
+        idle, self._idle = self._idle, []
+        for lane in idle:
+            self._forget(lane)
+            self.spawn(lane.bury())
 
     async def call(self, work: Callable[[Lane], Awaitable[T]], deadline: float, limit: float | None = None) -> T:
         """Run `work` on a lane, in a task of our own: a caller that is cancelled leaves its statement to run to its end.
@@ -172,6 +184,11 @@ class Lanes:
             return await work(lane)
         finally:
             self.release(lane)
+
+    def _forget(self, lane: Lane) -> None:
+        self._lanes.discard(lane)
+        self._live -= 1
+        self._troubled = True
 
     def _hand_on(self, lane: Lane) -> None:
         for waiter in self._waiters:
@@ -216,7 +233,9 @@ class Lanes:
         self._down = None
         self._next_probe = 0.0
         self._succeeded()
-        self._hand_on(Lane(connection, explicit=self._explicit, limit=self._timeout))
+        lane = Lane(connection, explicit=self._explicit, limit=self._timeout)
+        self._lanes.add(lane)
+        self._hand_on(lane)
         self._grow()
 
     async def _crowded(self, connection: Connection) -> bool:

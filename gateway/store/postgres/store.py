@@ -13,6 +13,7 @@ The driver puts an answer together from its pieces, so each counts about twice w
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,9 +44,9 @@ from gateway.store.null_observer import NullObserver
 from gateway.store.postgres.acceptance import PostgresAcceptance
 from gateway.store.postgres.batching import Batcher
 from gateway.store.postgres.calls import Calls
-from gateway.store.postgres.checks import SETTINGS, problems_of
+from gateway.store.postgres.checks import SETTINGS
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import STORE, Connection, Lane, begin, server_limit, unavailable
+from gateway.store.postgres.lane import STORE, Connection, Lane, Unfit, begin, server_limit, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.participation import PostgresParticipation
@@ -93,6 +94,15 @@ No startup parameter, as poolers refuse those that they do not know.
 
 COUNT_EXACTLY = 10_000
 """Completed records are counted up to this many, and estimated above."""
+
+
+FITNESS_EVERY = 5.0
+"""Seconds between two looks at the settings of the server: a person may change them at any time."""
+
+Judge = Callable[[Mapping[str, object]], Sequence[str]]
+"""What makes a server unfit, of a row of `checks.SETTINGS`."""
+
+_log = logging.getLogger(__name__)
 
 
 _boottime = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
@@ -148,7 +158,7 @@ class PostgresStore:
         observer: StoreObserver | None = None,
         sealer: RecordSealer = NOTHING_OPENS,
     ) -> None:
-        hosts = Hosts(dsn)
+        hosts = Hosts(dsn, self._moved)
 
         async def connect() -> Connection:
             cache = 100 if prepared_statements else 0
@@ -157,8 +167,7 @@ class PostgresStore:
             try:
                 if prepared_statements:
                     await connection.execute(f"{GENERIC_PLANS}; {server_limit(timeout)}")
-                if not self._clock.known:
-                    await self._first_reading(connection)
+                await self._looked_at(connection)
             except BaseException:
                 connection.terminate()
                 raise
@@ -170,6 +179,10 @@ class PostgresStore:
 
         self._observer = observer or NullObserver()
         self._timeout = timeout
+        self._judge: Judge | None = None
+        self._refused: str | None = None
+        self._judged = -FITNESS_EVERY
+        self._boottime = boottime
         self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
         self._lanes = Lanes(
             connect,
@@ -193,6 +206,12 @@ class PostgresStore:
         # Upstreams that commit answers may hold their records locked: who waits for that holds up nobody else, and one
         # connection for each kind of statement.
         self._apart = Batches.of(self._lanes, statements, self._observer, 1)
+
+    def hold_to(self, judge: "Judge") -> None:
+        """From now on use no server that `judge` finds unfit: each connection is looked at when it is opened, and all of them again when
+        what `watch_clock` sees of the settings is another.
+        """
+        self._judge = judge
 
     @property
     def connected_since(self) -> float | None:
@@ -325,6 +344,9 @@ class PostgresStore:
         sent = self._clock.boottime()
         (row,) = await self._fetch("clock")
         self._clock.read(row["now_us"], sent)
+        if self._judge is not None and sent >= self._judged + FITNESS_EVERY:
+            self._judged = sent
+            await self.unfit()
 
     async def counts(self) -> Counts:
         (row,) = await self._fetch("counts", COUNT_EXACTLY)
@@ -346,28 +368,53 @@ class PostgresStore:
         try:
             return await self._calls.run("ready", lambda lane: lane.together(check))
         except StoreUnavailable as error:
-            return f"Postgres is unreachable: {error.reason}"
+            return self._refused or f"Postgres is unreachable: {error.reason}"
 
-    async def unfit(self, allow_unsafe: frozenset[str]) -> str | None:
-        """What `check_server` would say of the server that answers now; None if nothing. Raises `StoreUnavailable`."""
+    async def unfit(self) -> str | None:
+        """What is wrong with the server that answers now, by the judge of `hold_to`; None if nothing. It is used no more then. Raises
+        `StoreUnavailable`.
+        """
 
         async def ask(connection: Connection) -> Row | None:
             return await connection.fetchrow(SETTINGS)
 
         row = await self._calls.run("ready", lambda lane: lane.together(ask))
         assert row is not None
-        return "; ".join(problems_of(dict(row), allow_unsafe)) or None
+        if (problem := self._problem(row)) is not None:
+            self._lanes.retire(disown=False)
+        return problem
 
     async def close(self) -> None:
         """Refuse new calls, let running statements end, close all connections. Takes at most about `timeout`."""
         await self._lanes.close()
 
-    async def _first_reading(self, connection: Connection) -> None:
-        """Before the first statement that could judge by it. In a transaction, for poolers' sake."""
+    def _moved(self) -> None:
+        _log.warning("Postgres failed over: a server answers that was promoted since; connections to the former one are given up")
+        self._lanes.retire(disown=True)
+
+    def _problem(self, row: Row) -> str | None:
+        """The log says once when a problem begins."""
+        problem = None if self._judge is None else "; ".join(self._judge(dict(row))) or None
+        if problem is not None and problem != self._refused:
+            _log.error("Postgres is not what it was at the start, which would be refused now: %s", problem)
+        self._refused = problem
+        return problem
+
+    async def _looked_at(self, connection: Connection) -> None:
+        """Before the first statement of a connection: whether its server is fit, and the clock, if there is no reading of it yet. In a
+        transaction, for poolers' sake. Raises `Unfit`.
+        """
+        if self._clock.known and self._judge is None:
+            return
         sent = self._clock.boottime()
         await connection.execute(begin(self._timeout))
-        self._clock.read(await connection.fetchval(QUERIES["clock"]), sent)
+        if not self._clock.known:
+            self._clock.read(await connection.fetchval(QUERIES["clock"]), sent)
+        row = await connection.fetchrow(SETTINGS)
         await connection.execute("COMMIT")
+        assert row is not None
+        if self._problem(row) is not None:
+            raise Unfit
 
     async def _find(self, key: RecordKey, deadline: float) -> Record | None:
         found = await self._read(key, INLINE_BYTES, deadline)

@@ -173,6 +173,28 @@ async def test_commits_that_are_given_up_do_not_fill_the_server(make_store: Make
     await until(works)
 
 
+async def test_a_server_that_takes_no_writes_any_more_loses_all_its_connections(
+    make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    """One refusal is enough: the others of the pool would each cost somebody a 503."""
+    store = make_store(pool_size=3)
+    await asyncio.gather(*[store.find(intent().key) for _ in range(3)])
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idempotency-gateway'"
+    assert await connection.fetchval(sessions) == 3
+    await connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    await connection.execute("SELECT pg_reload_conf()")
+    try:
+        await until(lambda: connection.fetchval("SELECT current_setting('default_transaction_read_only') = 'on'"))
+        with pytest.raises(StoreUnavailable) as refused:
+            await store.reserve(intent())
+        assert (refused.value.reason, refused.value.may_have_landed) == ("not_ready", False)
+        await until(lambda: connection.fetchval(sessions.replace("count(*)", "count(*) = 0")))
+    finally:
+        await connection.execute("SET default_transaction_read_only = off")
+        await connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        await connection.execute("SELECT pg_reload_conf()")
+
+
 async def test_a_call_that_is_given_up_opens_no_connection_to_cancel_it(make_store: MakeStore, proxied: str, proxy: FaultProxy) -> None:
     """A cancel request is a connection of its own."""
     store = make_store(proxied, pool_size=1, timeout=0.3)

@@ -21,11 +21,12 @@ def main() -> int:
     parser.add_argument("--round", type=float, default=40.0, help="seconds of faults in each round (default 40)")
     parser.add_argument("--clients", type=int, default=12, help="clients at a time (default 12)")
     parser.add_argument("--settle-timeout", default="20s", help="of the route; short ones let answers go uncommitted (default 20s)")
+    parser.add_argument("--standby", action="store_true", help="a primary and its synchronous standby, which fail over")
     chosen = parser.parse_args()
     until, seed, broken = time.monotonic() + 60 * chosen.minutes, chosen.seed, 0
     while time.monotonic() < until and not broken:
         seconds = min(chosen.round, max(5.0, until - time.monotonic()))
-        outcome = asyncio.run(torture(seed, seconds, clients=chosen.clients, settle_timeout=chosen.settle_timeout))
+        outcome = asyncio.run(torture(seed, seconds, clients=chosen.clients, settle_timeout=chosen.settle_timeout, standby=chosen.standby))
         sys.stderr.write(f"seed {seed}: {outcome.operations} operations, {outcome.faults} faults, answers {dict(outcome.answers)}\n")
         for story in outcome.broken:
             sys.stdout.write(f"seed {seed}: {story}\n\n")

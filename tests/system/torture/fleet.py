@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gateway.devtools.embedded import PostgresServer, RedisServer, start_postgres, start_redis
 from gateway.store.migrate import migrate
+from tests.support.cluster import Cluster, cluster
 from tests.support.faults import FaultProxy, fault_proxy
 from tests.support.gateway import Gateway, Setup, running
 from tests.support.services import redis_command
@@ -72,18 +73,28 @@ class Place:
 Act = Callable[["Fleet"], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From one gateway to one server. `unsettling`: to a Postgres."""
+
+    relay: FaultProxy
+    name: str
+    unsettling: bool
+
+
 @dataclass(slots=True)
 class Fleet:
-    """Two gateways on one Postgres and one Redis. Each reaches each store through a relay of its own."""
+    """Two gateways on one Postgres, or on a primary and its standby, and one Redis. Each reaches each server through a relay of its own."""
 
     dice: random.Random
     now: Callable[[], float]
     happened: Callable[[Fault], None]
     folder: Path
     places: list[Place]
-    postgres: PostgresServer
+    postgres: PostgresServer | Cluster
     redis: RedisServer
-    relays: list[FaultProxy]
+    ways: list[Way]
+    failing_over: bool = False
 
     async def break_something(self) -> None:
         """One fault, from its beginning to its mending."""
@@ -100,11 +111,8 @@ class Fleet:
     def place(self) -> Place:
         return self.dice.choice(self.places)
 
-    def relay(self) -> tuple[FaultProxy, str, bool]:
-        """One of the four, its name, and whether it leads to Postgres."""
-        number = self.dice.randrange(len(self.relays))
-        store = ("postgres", "redis")[number % 2]
-        return self.relays[number], f"the way of {self.places[number // 2].name} to {store}", store == "postgres"
+    def way(self) -> Way:
+        return self.dice.choice(self.ways)
 
 
 async def _restart(fleet: Fleet, *, kill: bool) -> None:
@@ -142,43 +150,106 @@ async def _freeze(fleet: Fleet) -> None:
 
 
 async def _cut(fleet: Fleet) -> None:
-    relay, name, unsettling = fleet.relay()
-    relay.cut()
-    fleet.tell(f"{name} is cut", unsettling=unsettling)
+    way = fleet.way()
+    way.relay.cut()
+    fleet.tell(f"{way.name} is cut", unsettling=way.unsettling)
 
 
 async def _lose_replies(fleet: Fleet) -> None:
-    relay, name, unsettling = fleet.relay()
+    way = fleet.way()
     for _ in range(fleet.dice.randint(1, 4)):
-        relay.drop_next_reply()
-    fleet.tell(f"{name} loses replies", unsettling=unsettling)
+        way.relay.drop_next_reply()
+    fleet.tell(f"{way.name} loses replies", unsettling=way.unsettling)
 
 
 async def _stall(fleet: Fleet) -> None:
-    relay, name, unsettling = fleet.relay()
-    relay.stall()
-    fleet.tell(f"{name} stalls", unsettling=unsettling)
+    way = fleet.way()
+    way.relay.stall()
+    fleet.tell(f"{way.name} stalls", unsettling=way.unsettling)
     await fleet.pause(0.1, 3.0)
-    await relay.heal()
-    fleet.tell(f"{name} flows again", unsettling=unsettling)
+    await way.relay.heal()
+    fleet.tell(f"{way.name} flows again", unsettling=way.unsettling)
 
 
 async def _refuse(fleet: Fleet) -> None:
-    relay, name, unsettling = fleet.relay()
-    await relay.refuse()
-    fleet.tell(f"{name} is refused", unsettling=unsettling)
+    way = fleet.way()
+    await way.relay.refuse()
+    fleet.tell(f"{way.name} is refused", unsettling=way.unsettling)
     await fleet.pause(0.1, 2.0)
-    await relay.heal()
-    fleet.tell(f"{name} is open again", unsettling=unsettling)
+    await way.relay.heal()
+    fleet.tell(f"{way.name} is open again", unsettling=way.unsettling)
 
 
 async def _crash_postgres(fleet: Fleet) -> None:
+    if isinstance(fleet.postgres, Cluster):
+        if not fleet.failing_over:
+            fleet.failing_over = True
+            await fleet.dice.choice((_fail_over, _fail_over_frozen, _stall_standby, _restart_primary))(fleet, fleet.postgres)
+            fleet.failing_over = False
+        return
     if fleet.postgres.returncode() is not None:
         return
     await asyncio.to_thread(fleet.postgres.kill)
     fleet.tell("Postgres crashed", unsettling=True)
     fleet.postgres = await asyncio.to_thread(partial(start_postgres, fleet.folder / "postgres", port=fleet.postgres.port))
     fleet.tell("Postgres is back", unsettling=True)
+
+
+async def _fail_over(fleet: Fleet, cluster: Cluster) -> None:
+    await cluster.primary.kill()
+    fleet.tell("the primary crashed", unsettling=True)
+    await fleet.pause(0.0, 1.5)
+    await _promote(fleet, cluster)
+    await fleet.pause(0.0, 2.0)
+    await _rebuild(fleet, cluster)
+
+
+async def _fail_over_frozen(fleet: Fleet, cluster: Cluster) -> None:
+    """The former primary wakes up, with its sessions and with commits that wait, when there is another one."""
+    former = cluster.primary
+    former.freeze()
+    fleet.tell("the primary is frozen", unsettling=True)
+    await fleet.pause(0.0, 3.0)
+    await _promote(fleet, cluster)
+    await fleet.pause(0.0, 2.0)
+    former.thaw()
+    fleet.tell("the former primary is thawed", unsettling=True)
+    await fleet.pause(0.5, 3.0)
+    await former.kill()
+    await _rebuild(fleet, cluster)
+
+
+async def _stall_standby(fleet: Fleet, cluster: Cluster) -> None:
+    """Commits wait; then they go on, or the primary dies before."""
+    cluster.standby.freeze()
+    fleet.tell("the standby is frozen", unsettling=True)
+    await fleet.pause(0.2, 4.0)
+    dies = fleet.dice.random() < 0.5
+    if dies:
+        await cluster.primary.kill()
+        fleet.tell("the primary crashed", unsettling=True)
+    cluster.standby.thaw()
+    fleet.tell("the standby is thawed", unsettling=True)
+    if dies:
+        await _promote(fleet, cluster)
+        await _rebuild(fleet, cluster)
+
+
+async def _restart_primary(fleet: Fleet, cluster: Cluster) -> None:
+    await cluster.primary.kill()
+    fleet.tell("the primary crashed", unsettling=True)
+    await cluster.primary.start()
+    fleet.tell("the primary is back", unsettling=True)
+
+
+async def _promote(fleet: Fleet, cluster: Cluster) -> None:
+    await cluster.promote()
+    fleet.tell("the standby was promoted", unsettling=True)
+
+
+async def _rebuild(fleet: Fleet, cluster: Cluster) -> None:
+    await cluster.rebuild()
+    fleet.tell("there is a standby again", unsettling=True)
 
 
 async def _crash_redis(fleet: Fleet) -> None:
@@ -213,39 +284,59 @@ FAULTS: dict[str, tuple[int, Act]] = {
 
 
 @contextlib.asynccontextmanager
+async def _stores(folder: Path, *, standby: bool) -> AsyncIterator[tuple[PostgresServer | Cluster, RedisServer]]:
+    async with contextlib.AsyncExitStack() as stack:
+        redis = await asyncio.to_thread(start_redis, folder / "redis")
+        stack.callback(redis.stop)
+        if standby:
+            yield await stack.enter_async_context(cluster(folder)), redis
+        else:
+            postgres = await asyncio.to_thread(start_postgres, folder / "postgres")
+            stack.callback(postgres.stop)
+            yield postgres, redis
+
+
+@contextlib.asynccontextmanager
 async def fleet(
-    folder: Path, dice: random.Random, now: Callable[[], float], happened: Callable[[Fault], None], upstream_port: int, settle_timeout: str
+    folder: Path,
+    dice: random.Random,
+    now: Callable[[], float],
+    happened: Callable[[Fault], None],
+    upstream_port: int,
+    settle_timeout: str,
+    *,
+    standby: bool,
 ) -> AsyncIterator[Fleet]:
     """Everything that is needed, up; all of it gone at the end. `folder` is one that every user can reach."""
-    postgres = await asyncio.to_thread(start_postgres, folder / "postgres")
-    redis = await asyncio.to_thread(start_redis, folder / "redis")
-    made: Fleet | None = None
-    try:
-        await migrate(postgres.dsn)
-        async with contextlib.AsyncExitStack() as stack:
-            relays: list[FaultProxy] = []
-            places: list[Place] = []
-            for name in ("one", "two"):
-                pair = [await stack.enter_async_context(fault_proxy("127.0.0.1", port)) for port in (postgres.port, redis.port)]
-                relays += pair
-                setup = Setup(
-                    postgres.dsn.replace(f":{postgres.port}/", f":{pair[0].port}/"),
-                    upstream_port,
-                    redis.url.replace(f":{redis.port}", f":{pair[1].port}"),
-                    ROUTES,
-                    f"{{lease: 2s, settle_timeout: {settle_timeout}}}",
-                    "{connect: 1s, first_byte: 1s, read_idle: 1s, total: 3s}",
-                    max_execution="5s",
-                    drain="{delay: 0s, timeout: 45s}",
-                )
-                places.append(Place(name, setup, folder))
-                await places[-1].start()
-            made = Fleet(dice, now, happened, folder, places, postgres, redis, relays)
-            try:
-                yield made
-            finally:
-                for place in places:
-                    await place.end(kill=False)
-    finally:
-        await asyncio.to_thread((made.redis if made else redis).stop)
-        await asyncio.to_thread((made.postgres if made else postgres).stop)
+    async with _stores(folder, standby=standby) as (postgres, redis), contextlib.AsyncExitStack() as stack:
+        dsn = postgres.dsn
+        await migrate(dsn)
+        ports = sorted((postgres.primary.port, postgres.standby.port)) if isinstance(postgres, Cluster) else [postgres.port]
+        made = Fleet(dice, now, happened, folder, [], postgres, redis, [])
+        for name in ("one", "two"):
+            told, url = dsn, redis.url
+            for port in (*ports, redis.port):
+                relay = await stack.enter_async_context(fault_proxy("127.0.0.1", port))
+                store = "redis" if port == redis.port else "postgres" if len(ports) == 1 else f"postgres {ports.index(port) + 1}"
+                made.ways.append(Way(relay, f"the way of {name} to {store}", port != redis.port))
+                told, url = (text.replace(f":{port}", f":{relay.port}") for text in (told, url))
+            setup = Setup(
+                told,
+                upstream_port,
+                url,
+                ROUTES,
+                f"{{lease: 2s, settle_timeout: {settle_timeout}}}",
+                "{connect: 1s, first_byte: 1s, read_idle: 1s, total: 3s}",
+                max_execution="5s",
+                drain="{delay: 0s, timeout: 45s}",
+            )
+            place = Place(name, setup, folder)
+            stack.push_async_callback(place.end, kill=False)
+            made.places.append(place)
+            await place.start()
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(made.redis.stop)
+            if isinstance(made.postgres, PostgresServer):
+                await asyncio.to_thread(made.postgres.stop)

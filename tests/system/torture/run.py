@@ -27,7 +27,9 @@ class Outcome:
     broken: list[str]
 
 
-async def torture(seed: int, seconds: float, *, clients: int = 12, breakers: int = 2, settle_timeout: str = "20s") -> Outcome:
+async def torture(
+    seed: int, seconds: float, *, clients: int = 12, breakers: int = 2, settle_timeout: str = "20s", standby: bool = False
+) -> Outcome:
     """Break things for `seconds`, mend everything, wait until every client has its answer, judge. `seed` decides what is tried, not
     what the machine makes of it.
     """
@@ -40,7 +42,7 @@ async def torture(seed: int, seconds: float, *, clients: int = 12, breakers: int
     folder = new_root()
     await ledger.start()
     try:
-        async with fleet(folder, random.Random(seed + 1), now, story.add, ledger.port, settle_timeout) as made:
+        async with fleet(folder, random.Random(seed + 1), now, story.add, ledger.port, settle_timeout, standby=standby) as made:
             crowd = Crowd(made, random.Random(seed + 2), now, story.add)
             stuck = await _play(made, crowd, ledger, seconds, clients, breakers)
         defects = await asyncio.to_thread(_defects, folder)
@@ -65,8 +67,8 @@ async def _play(made: Fleet, crowd: Crowd, ledger: Ledger, seconds: float, clien
 
     await asyncio.gather(*(breaking() for _ in range(breakers)))
     ledger.calm = crowd.closing = True
-    for relay in made.relays:
-        await relay.heal()
+    for way in made.ways:
+        await way.relay.heal()
     deadline = loop.time() + ENDING
     stuck = await crowd.finish(deadline)
     _, late = await asyncio.wait(at_work, timeout=max(1.0, deadline - loop.time()))
