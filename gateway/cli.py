@@ -215,6 +215,7 @@ def _migrate(dsn: str, co_commit_role: str | None) -> list[str]:
 
     import asyncpg
 
+    from gateway.core.conninfo import DsnError
     from gateway.core.units import format_duration
     from gateway.store import co_commit
     from gateway.store.migrate import CONNECT_TIMEOUT, MigrationError
@@ -232,7 +233,7 @@ def _migrate(dsn: str, co_commit_role: str | None) -> list[str]:
         fail(f"migrate: {error}", FAILURE)
     except asyncpg.PostgresError as error:
         fail(f"Postgres: {error}", UNAVAILABLE if (error.sqlstate or "")[:2] in _NOT_SERVED else FAILURE)
-    except asyncpg.InterfaceError as error:
+    except (asyncpg.InterfaceError, DsnError) as error:
         fail(f"Postgres: {error}", BAD_CONFIG)
     except OSError as error:
         timed_out = f"no answer within {format_duration(CONNECT_TIMEOUT)}"

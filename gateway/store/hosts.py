@@ -83,7 +83,10 @@ class Hosts:
             return await self._known(connection, seconds, pooled=settings.get("statement_cache_size") == 0)
 
         if len(targets) == 1:
-            return (await open_at(targets[0], timeout)).connection
+            try:
+                return (await open_at(targets[0], timeout)).connection
+            except asyncpg.exceptions.TargetServerAttributeNotMatched as error:
+                raise _told({targets[0]: error}) from error
         if info.balanced:
             random.shuffle(targets)
         elif self._last in targets and loop.time() < self._looked + LOOK_AGAIN:

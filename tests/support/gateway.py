@@ -16,6 +16,9 @@ from typing import Any
 
 from gateway.devtools.embedded.launch import free_port
 
+START_TIMEOUT = 120.0
+"""Seconds that a gateway may take to be ready: on a busy machine its imports alone take long."""
+
 ROUTES = """
   - id: pay
     methods: [POST]
@@ -190,7 +193,7 @@ async def running(
 
 
 async def _until_ready(gateway: Gateway) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(START_TIMEOUT):
         while True:
             if gateway.process.returncode is not None:
                 raise AssertionError(f"the gateway ended with {gateway.process.returncode}: {gateway.log.read_text()}")

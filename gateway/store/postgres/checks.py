@@ -27,7 +27,8 @@ async def check_server(dsn: str, allow_unsafe: frozenset[str] = frozenset(), *, 
     """
     connection = await connect(dsn, 10.0, statement_cache_size=0)
     try:
-        row = await connection.fetchrow(SETTINGS)
+        async with connection.transaction():  # which a pooler in transaction mode keeps together
+            row = await connection.fetchrow(SETTINGS)
     finally:
         await connection.close(timeout=5)
     assert row is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
+from gateway.core.conninfo import DsnError
 from gateway.ports import StoreUnavailable
 from gateway.store.postgres.rows import Row
 
@@ -121,7 +122,7 @@ def said(error: BaseException) -> str:
             return "no answer in time"
         case Unfit():
             return "the server is not fit to be the authority"
-        case asyncpg.PostgresError() | OSError():
+        case asyncpg.PostgresError() | OSError() | DsnError():
             return " ".join(str(error).split()) or type(error).__name__
         case _:
             return type(error).__name__

@@ -175,6 +175,13 @@ def test_migrate_applies_once(tmp_path: Path, empty_database: str) -> None:
     assert (second.code, second.out, second.err) == (0, "", "OK: nothing to do\n")
 
 
+def test_migrate_with_a_service_that_is_in_no_file_exits_with_78(tmp_path: Path) -> None:
+    """What a DSN refers to is looked for when it is needed."""
+    done = run("migrate", "--config", write(tmp_path), env={"DSN": "service=nowhere"})
+    assert (done.code, done.out) == (78, "")
+    assert done.err.startswith("Postgres: the service ")
+
+
 def test_migrate_without_a_server_exits_with_69(tmp_path: Path) -> None:
     """A Postgres that refuses connections is unavailable."""
     done = run("migrate", "--config", write(tmp_path))

@@ -53,17 +53,18 @@ async def test_a_host_that_is_away_or_silent_is_passed_over(database: str) -> No
 
 
 async def test_a_host_that_takes_no_writes_is_not_the_one(database: str) -> None:
-    """A standby answers, and is of no use."""
+    """A standby answers, and is of no use, be it one of several or the only one."""
     connection = await asyncpg.connect(database)
     await connection.execute(f'ALTER DATABASE "{urlsplit(database).path[1:]}" SET default_transaction_read_only = on')
     await connection.close()
-    store = PostgresStore(with_hosts(database, free_port()), pool_size=2, timeout=10.0)
-    try:
-        with pytest.raises(StoreUnavailable) as caught:
-            await store.reserve(intent())
-        assert caught.value.reason == "not_ready"
-    finally:
-        await store.close()
+    for dsn in (with_hosts(database, free_port()), f"{database}?target_session_attrs=read-write"):
+        store = PostgresStore(dsn, pool_size=2, timeout=10.0)
+        try:
+            with pytest.raises(StoreUnavailable) as caught:
+                await store.reserve(intent())
+            assert caught.value.reason == "not_ready"
+        finally:
+            await store.close()
 
 
 SPELLINGS = [

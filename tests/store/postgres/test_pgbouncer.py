@@ -5,6 +5,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +15,12 @@ import pytest
 from gateway.core.model import Lease, Record
 from gateway.devtools.embedded.launch import free_port
 from gateway.ports import StoreUnavailable, Transition
-from gateway.store.postgres import ScopeClaim
+from gateway.store.postgres import PostgresStore, ScopeClaim, check_server
+from gateway.store.postgres.checks import problems_of
 from gateway.store.postgres.lane import Connection, Lane
 from tests.store.contract.harness import KEPT, fresh_key, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
+from tests.store.postgres.watch import until
 from tests.support.services import missing
 
 SERVER_CONNECTIONS = 2
@@ -26,6 +29,13 @@ SERVER_CONNECTIONS = 2
 @pytest.fixture
 def pooled(database: str) -> Iterator[str]:
     """DSN of the test's database behind a pgbouncer in transaction mode with two server connections."""
+    with pgbouncer(database) as dsn:
+        yield dsn
+
+
+@contextmanager
+def pgbouncer(database: str, more: str = "") -> Iterator[str]:
+    """`more`: further settings of the database."""
     binary = shutil.which("pgbouncer")
     if binary is None:
         missing("pgbouncer on the PATH")
@@ -36,7 +46,7 @@ def pooled(database: str) -> Iterator[str]:
         settings = Path(folder) / "pgbouncer.ini"
         settings.write_text(
             "[databases]\n"
-            f"pooled = host={at.hostname} port={at.port} dbname={at.path[1:]} user={at.username} password={at.password}\n"
+            f"pooled = host={at.hostname} port={at.port} dbname={at.path[1:]} user={at.username} password={at.password} {more}\n"
             "[pgbouncer]\n"
             f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
             f"pool_mode = transaction\ndefault_pool_size = {SERVER_CONNECTIONS}\nmax_client_conn = 200\n"
@@ -100,6 +110,27 @@ async def test_every_other_call_works_behind_a_pooler(make_store: MakeStore, poo
     assert await store.registry.register([ScopeClaim("payments", "none", "k", "s")], [(b"d", 1, "text")]) == []
     assert await store.registry.fingerprint_policy(b"d") == (1, "text")
     assert await store.ready() is None
+
+
+async def test_what_a_pooler_sets_is_found(make_store: MakeStore, database: str) -> None:
+    """By the start, and by a connection later; our own sessions are looked at, whoever made them so."""
+    with pgbouncer(database, "connect_query='SET synchronous_commit = off'") as dsn:
+        allowed = frozenset({"fsync_off"})
+        (problem,) = await check_server(dsn, allowed)
+        assert problem.startswith("synchronous_commit_off: ")
+        store = make_store(dsn, prepared_statements=False)
+        store.hold_to(lambda row: problems_of(row, allowed))
+        with pytest.raises(StoreUnavailable) as refused:
+            await store.reserve(intent())
+        assert refused.value.reason == "not_ready"
+        assert await store.ready() == problem
+        store.hold_to(lambda row: problems_of(row, allowed | {"synchronous_commit_off"}))
+        await until(lambda: _is_ready(store))  # it asks again a moment later
+        assert await reserved(store, intent())
+
+
+async def _is_ready(store: PostgresStore) -> bool:
+    return await store.ready() is None
 
 
 async def test_rows_that_a_gateway_held_when_its_power_went_are_free_soon(make_store: MakeStore, pooled: str) -> None:
