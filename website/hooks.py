@@ -29,8 +29,12 @@ class _Indents(Extension):
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Lists of two blanks."""
+    """Lists of two blanks, and a place in the navigation for each page."""
     config.markdown_extensions.append(_Indents())  # mkdocs passes instances on, as it does names
+    named = str(config.nav)
+    pages = (page.relative_to(ROOT / "docs").as_posix() for page in sorted((ROOT / "docs").rglob("*.md")))
+    heading, entries = next(iter(config.nav[-1].items()))
+    config.nav[-1] = {heading: [*entries, *(page for page in pages if f"'{page}'" not in named)]}
     return config
 
 
@@ -40,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     seen: set[str] = set()
     while waiting:
         path = waiting.pop()
-        if path in seen:
+        if path in seen or not (ROOT / path).exists():  # mkdocs itself complains of a link that leads nowhere
             continue
         seen.add(path)
         if not path.startswith("docs/"):

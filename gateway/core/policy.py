@@ -314,7 +314,7 @@ class JwtKeys(Form[JwksFile | JwksUrl | JwtSecret]):
         field(default=None, repr=False)
     )
     refresh: Annotated[float, Duration("10s", "24h"), "How often the keys of `jwks_url` are asked for."] = 300.0
-    stale: Annotated[float, Duration("10s", "30d"), "How long keys of `jwks_url` are used while nobody answers there."] = 86400.0
+    stale: Annotated[float, Duration("10s", "30d"), "How long keys of `jwks_url` are used while nothing answers there."] = 86400.0
 
     def value(self) -> JwksFile | JwksUrl | JwtSecret:
         if self.jwks_file is not None:

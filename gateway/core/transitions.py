@@ -1,5 +1,5 @@
-"""Every change of a record's state, as data. The stores carry them out, one fenced statement each; the page about accepted work
-(docs/accepted.md) shows the diagram that is made of them.
+"""Every change of a record's state, as data. The stores carry them out, one fenced statement each; docs/concepts.md shows the
+diagram that is made of them.
 """
 
 from dataclasses import dataclass

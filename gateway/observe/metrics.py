@@ -69,7 +69,9 @@ class Families:
             "lost_records", "Records of operations under way that the database had lost; they were put back."
         ).labels()
         self.reaped = self._counter("reaped", "Expired records deleted.").labels()
-        self.redis_breaker_open = self._gauge("redis_breaker_open", "1 while Redis counts as away.", "livemax").labels()
+        self.redis_breaker_open = self._gauge(
+            "redis_breaker_open", "1 while Redis counts as away; of a cluster, while any primary does.", "livemax"
+        ).labels()
         self.reload_successful = self._gauge("config_last_reload_successful", "1 if the last reload succeeded.", "livemin").labels()
         self.reload_timestamp = self._gauge(
             "config_last_reload_success_timestamp_seconds", "When the configuration in use was loaded.", "livemin"

@@ -257,7 +257,7 @@ class ProbeForm(Form[Probe]):
     probe: Annotated[
         str,
         Choice.of(("lookup", "cancel", "resend", "manual")),
-        "lookup: ask; cancel: make sure that it never happens; resend: send it again (the upstream deduplicates by key); manual: nobody.",
+        "lookup: ask; cancel: make sure that it never happens; resend: send it again (the upstream deduplicates by key); manual: none.",
     ] = "manual"
     upstream: Annotated[
         str | None, Text("a name", texts.name, texts.NAME_PATTERN), "Whom to ask: a name among `upstreams`. Default: the route's own."

@@ -1,0 +1,33 @@
+"""The reference pages are what the source says now."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.test_prose import ROOT
+from website.references import REFERENCES
+from website.references.markdown import anchor, cell, table
+
+FOLDER = ROOT / "docs" / "reference"
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_the_page_is_up_to_date(name: str) -> None:
+    """A setting, metric, field, answer, operation or command has changed: the page is made anew, and read."""
+    assert (FOLDER / name).read_text("utf-8") == REFERENCES[name](), "python3 scripts/docs --references"
+
+
+def test_there_is_no_other_page() -> None:
+    """What is there is made of the source."""
+    assert {page.name for page in Path(FOLDER).iterdir()} == set(REFERENCES)
+
+
+def test_cells_are_whole() -> None:
+    """What is no code cannot end a cell, begin a tag or a stress; code stays as it is."""
+    assert cell("a | b <c> *d* `e*|f`") == r"a \| b \<c> \*d\* `e*\|f`"
+    assert table(("a", "b"), [("", "c\nd")]) == "| a | b |\n| --- | --- |\n| | c d |\n"
+
+
+def test_anchors_are_those_of_github() -> None:
+    """Letters, digits, hyphens and underscores stay."""
+    assert anchor("`routes[].request_headers`") == "routesrequest_headers"
