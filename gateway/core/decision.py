@@ -37,6 +37,7 @@ from typing import TypeAlias, assert_never
 from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse, Tombstone
 from gateway.core.policy import HintedOutcome, InFlight, OnExpired, Policy
 from gateway.core.transitions import CAN_EXPIRE
+from gateway.core.value import value
 
 RETRY_AFTER_MAX = 60
 """Client libraries use Retry-After (RFC 9110 section 10.2.3) only as an integer from 1 to 60."""
@@ -89,7 +90,7 @@ class Lapse:
     found: Record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Replay:
     """Answer with the stored response."""
 

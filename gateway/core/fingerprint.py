@@ -39,6 +39,7 @@ from gateway.core.pointers import Pointer, compile_pointer
 from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.routes import split_target
 from gateway.core.scope import length_prefixed
+from gateway.core.value import value
 
 VERSION = 3
 """The version that is written."""
@@ -88,7 +89,7 @@ def digest_body(body: bytes, headers: Headers = ()) -> BodyDigest:
     return BodyDigest(len(body), hashlib.sha256(body).digest(), None if reader is None else reader.digest())
 
 
-@dataclass(slots=True)  # not frozen: one for every request, and that would cost three times as much; nobody changes it
+@value
 class Content:
     """The parts of a request that carry its meaning. `target` as received; `headers` in wire order. A `body` longer
     than `LARGE_BODY` and its `BodyDigest` mean the same. `host` is whom the request is for, in one spelling

@@ -24,6 +24,7 @@ from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy,
 from gateway.core.routes import split_target
 from gateway.core.splice import JsonText
 from gateway.core.strict_json import Number
+from gateway.core.value import value
 
 _STRING = re.compile(rb'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"(.*)', re.DOTALL)
 _ESCAPED = re.compile(rb'\\(["\\])')
@@ -40,7 +41,7 @@ _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Key:
     """A valid key: its text, 1 to 255 characters of ASCII, case kept."""
 

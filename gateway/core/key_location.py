@@ -3,7 +3,7 @@
 `gateway.core.headers.to_upstream` has made the request. All that is not the key stays as it is, byte for byte.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 from urllib.parse import quote
 
@@ -13,12 +13,13 @@ from gateway.core.key import field_value
 from gateway.core.model import Headers
 from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
 from gateway.core.splice import JsonText
+from gateway.core.value import value
 
 _DIGESTS = frozenset({b"content-digest", b"repr-digest", b"digest", b"content-md5"})
 """Fields that a changed body makes untrue (RFC 9530, and what came before it)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Parts:
     """The parts of a request in which a key can stand. `target` is in origin-form. `body` None: the body is not in
     memory, and stays as it is. `text` is that body as JSON, if a caller has read it already.

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from gateway.core.value import value
+
 Headers = tuple[tuple[bytes, bytes], ...]
 """Field lines in wire order, names and values exactly as received (RFC 9110 section 5.3: order is significant)."""
 
@@ -40,7 +42,7 @@ class Earlier(enum.Enum):
     """One is still in doubt: nothing about the present attempt proves that the operation did not run."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordKey:
     """Where a record lives: a key inside a scope. `scope_id` comes from `gateway.core.scope`, `key` from
     `gateway.core.key`.
@@ -57,7 +59,7 @@ class RecordKey:
         return hashlib.sha256(b"idempotency-gateway/lookup/1\0%d:%b" % (len(scope), scope) + self.key.encode()).digest()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fingerprint:
     """What a request means. `policy` is the digest of the fingerprint policy text that it was computed under."""
 
@@ -66,7 +68,7 @@ class Fingerprint:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StoredResponse:
     """An upstream's answer as it is kept and replayed.
 
@@ -90,7 +92,7 @@ class StoredResponse:
         return StoredResponse(self.status, self.reason, self.headers, None, self.body_length, self.body_digest)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """A record as a store found it. `lease_live` and `expired` are facts on the store's clock, not on ours.
 
@@ -149,7 +151,7 @@ class Tombstone:
     expires_at_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lease:
     """The right to execute one attempt, held by the process that knows `owner`.
 
@@ -207,7 +209,7 @@ class Terms:
     co_commits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Intent:
     """All that a store needs to make a record out of a request: one reserve or claim statement.
 

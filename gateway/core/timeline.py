@@ -17,8 +17,9 @@ A step backward makes deadlines come late, which is safe. The gateway follows it
 counts as one. But ages then look too small, which is not safe: the caller adds `Timeline.behind` to them.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from gateway.core.value import value
 
 DRIFT = 0.001
 """Seconds by which two sound clocks may diverge in a second: twice the rate at which NTP slews."""
@@ -62,7 +63,7 @@ class Limits(NamedTuple):
     expiry: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Timeline:
     """What the process knows of the remote clock: what it shows (`seen`, without a step since `steady_since`), by what
     the gateway judges lapses and expiry, and the highest that it ever was.

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.core.policy import Expired, OnExpired, Policy
+from gateway.core.value import value
 
 
 class StoreUnavailable(Exception):
@@ -43,7 +44,7 @@ class Transition(enum.Enum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settled:
     """The answer to `complete`, `release` or `doubt`. `expires_at_us` is the record's expiry on the store's clock
     (microseconds since the epoch), for a `complete` that is DONE or ALREADY. `whole`: False if the store could not hold

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from gateway.core.failures import DoubtReason, NotSentReason
 from gateway.core.model import Headers
+from gateway.core.value import value
 
 
 class NotSent(Exception):
@@ -51,7 +52,7 @@ class WebhookExchange:
     request_id: str | None = None
 
 
-@dataclass(slots=True)  # not frozen: one for every request, and that would cost twice as much; nobody changes it
+@value
 class UpstreamRequest:
     """One request as it goes on the wire. `target` is the request target, byte for byte. `headers` hold `Host`, no
     framing fields (`Content-Length`, `Transfer-Encoding`) and no hop-by-hop fields: the upstream client adds its own

@@ -5,6 +5,7 @@ used again.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -117,8 +118,7 @@ async def test_a_mistake_of_the_callers_ends_in_doubt(stub: Stub, upstream: Http
     a failure.
     """
     stub.script = raw(HINTS + OK)
-    hinted = request()
-    hinted.informational = raises
+    hinted = replace(request(), informational=raises)
     with pytest.raises(InDoubt) as caught:
         await upstream.send(hinted, allow)
     assert caught.value.reason is DoubtReason.GATEWAY_ERROR
@@ -207,8 +207,7 @@ async def test_a_mistake_in_a_tunnel_ends_it(stub: Stub, upstream: HttpUpstream,
         await peer.closed_by_client()
 
     stub.script = script
-    asking = request(b"GET", body=b"")
-    asking.headers, asking.upgrade = HOST, b"echo"
+    asking = replace(request(b"GET", body=b""), headers=HOST, upgrade=b"echo")
     tunnel = (await upstream.send(asking, allow)).tunnel()
     monkeypatch.setattr(UpstreamTunnel, "received", raises)
     stub.seen.set()

@@ -7,10 +7,10 @@ Redis is never asked what is new, only what is known: the authority decides.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeAlias, TypeVar
 
+from gateway.core.value import value
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import entry_key, lease_prefix
@@ -25,12 +25,12 @@ _SET_NX_GET = (7, 0)
 """The version from which `SET` takes NX and GET together; 6.2 answers a syntax error."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Acquired:
     """The key was free and holds our value now."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Found:
     """The key was taken; nothing was changed."""
 
