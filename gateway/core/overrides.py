@@ -161,8 +161,14 @@ def may_ask_in_body(method: str, fields: Fields) -> bool:
     """Whether a framework may look into the body for another method: into that of a POST, if it is a form, JSON, or of
     no type (Rack).
     """
-    kinds = {kind.partition(b";")[0].strip().lower() for kind in fields.values(b"content-type")}
-    return method == "POST" and (not kinds or any(kind in _READ or kind.endswith(b"+json") for kind in kinds))
+    if method != "POST":
+        return False
+    types = fields.values(b"content-type")
+    for content_type in types:
+        kind = content_type.partition(b";")[0].strip().lower()
+        if kind in _READ or kind.endswith(b"+json"):
+            return True
+    return not types
 
 
 def methods_asked_in(body: bytes) -> frozenset[str]:

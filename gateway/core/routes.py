@@ -11,7 +11,7 @@ of either guards both.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -98,6 +98,7 @@ class RouteTable:
         self._folded = patterns == loose
         self._spelled = _bits(routes[at].policy is None and pattern.spells_its_end for at, pattern in enumerate(patterns))
         self._cached = lru_cache(maxsize=CACHED_TARGETS)(self._match)
+        self._cached_for_all = lru_cache(maxsize=CACHED_TARGETS)(self._match_for_all)
         self._guarded = _bits(route.policy is not None for route in routes)
         self._of_method = {method: self._taking(method) for route in routes for method in route.methods}
         self._of_others = self._taking(None)
@@ -115,13 +116,21 @@ class RouteTable:
             return RefusedTarget(None)
         return self._match(method, target, here) if len(target) > CACHED_TARGET else self._cached(method, target, here)
 
-    def under(self, target: bytes, host: bytes = b"", methods: Iterable[str] | None = None) -> list[Match]:
+    def under(self, target: bytes, host: bytes = b"", methods: Iterable[str] | None = None) -> Sequence[Match]:
         """The match of the target under these methods, or (None) under each method that the route map names and one
-        that stands for all others.
+        that stands for all others. Remembers as `match`.
         """
-        known = self._of_method.keys()
-        names = known | {""} if methods is None else {method if method in known else "" for method in methods}
-        return [self.match(method, target, host) for method in sorted(names)]
+        if methods is not None:
+            known = self._of_method.keys()
+            names = {method if method in known else "" for method in methods}
+            return [self.match(method, target, host) for method in sorted(names)]
+        here = self._hosts.find(host)
+        if here is None:
+            return (RefusedTarget(None),)
+        return self._match_for_all(target, here) if len(target) > CACHED_TARGET else self._cached_for_all(target, here)
+
+    def _match_for_all(self, target: bytes, here: Bits) -> tuple[Match, ...]:
+        return tuple([self._match(method, target, here) for method in sorted(self._of_method.keys() | {""})])
 
     def _match(self, method: str, target: bytes, here: Bits) -> Match:
         path, _, _ = split_target(target)

@@ -1,6 +1,6 @@
 """Requests that an upstream could take for another operation than the route map does: by other fields, by another method, in the body."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gateway.core.decision import Label
 from gateway.core.fingerprint import LARGE_BODY
@@ -69,7 +69,7 @@ def unlisted(call: Call) -> Policy | None:
     return None
 
 
-def _under(call: Call, methods: Iterable[str] | None = None) -> list[Match]:
+def _under(call: Call, methods: Iterable[str] | None = None) -> Sequence[Match]:
     table = call.routing.table
     host = call.effective_host if table.by_host else b""
     return table.under(call.target, host, methods)
@@ -85,7 +85,7 @@ def _carries_key(call: Call, policy: Policy) -> bool:
             return False
 
 
-def _leads_elsewhere(matches: list[Match], route: Route) -> bool:
+def _leads_elsewhere(matches: Sequence[Match], route: Route) -> bool:
     """Whether one of these is a guard that enforces, other than the request's own route, at the same upstream."""
     for match in matches:
         match match:

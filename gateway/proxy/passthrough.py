@@ -56,7 +56,6 @@ def _no_fence() -> bool:
 
 
 async def _wire_request(call: Call, plan: RoutePlan, wire_headers: Headers) -> UpstreamRequest:
-    pace = call.pace()
     method = call.method.encode()
     target = call.origin_form if plan.rewriting is None else plan.rewriting.apply(call.origin_form)
     announced = call.fields.first(b"content-length")
@@ -68,9 +67,9 @@ async def _wire_request(call: Call, plan: RoutePlan, wire_headers: Headers) -> U
     if not call.body.exists:
         framed = length == 0
     elif length is not None and length <= SMALL_BODY:
-        body, framed = b"".join([piece async for piece in stream_body(call, pace)]), True
+        body, framed = await _whole(call), True
     else:
-        body = stream_body(call, pace)
+        body = stream_body(call, call.pace())
     return UpstreamRequest(
         method,
         target,
@@ -82,6 +81,13 @@ async def _wire_request(call: Call, plan: RoutePlan, wire_headers: Headers) -> U
         upgrade=_upgrade(call),
         informational=partial(send_informational, call),
     )
+
+
+async def _whole(call: Call) -> bytes:
+    """The body, which mostly came along with its head."""
+    if call.body.complete:
+        return call.body.take()
+    return b"".join([piece async for piece in stream_body(call, call.pace())])
 
 
 def _read_already(call: Call, method: bytes, target: bytes, headers: Headers) -> UpstreamRequest:

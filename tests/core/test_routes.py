@@ -142,3 +142,14 @@ def test_unguarded_routes_follow_the_normal_form() -> None:
 def test_normal_segments(path: bytes, want: tuple[str, ...]) -> None:
     """The usual reading of a path."""
     assert normal_segments(path) == want
+
+
+@given(
+    st.sampled_from([b"/v1/charges", b"/v1/charges/7/refund", b"/V1/Charges", b"/%76", b"*", b"/other", b"no target"]),
+    st.binary(max_size=3),
+)
+def test_what_a_target_is_under_each_method(start: bytes, end: bytes) -> None:
+    """As the match of each says, asked for the first time or again; a method that no route names stands for all others."""
+    methods = sorted({method for route in TABLE.routes for method in route.methods} | {"BREW"}, key=lambda name: name.replace("BREW", ""))
+    for _ in range(2):
+        assert list(TABLE.under(start + end)) == [TABLE.match(method, start + end) for method in methods]
