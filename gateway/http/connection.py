@@ -432,7 +432,8 @@ class ClientConnection(LingeringClose):
 
     def _request_done(self) -> None:
         """The request that was handed over is answered and its body is read: on to what came behind it."""
-        self._unfinished.close()
+        if self._unfinished.counted:
+            self._unfinished.close()
         self._busy = self.upgradable = False
         self._skipped = None
         wire = self._wire

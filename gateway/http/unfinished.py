@@ -12,22 +12,22 @@ PARSED = 3
 class UnfinishedHead:
     """The bytes of one head behind the first `EAGER` ones, until it is whole: a parser would hold three times as many.
 
-    They are counted, and so is what becomes of them, until `close`.
+    They are `counted`, in bytes, and so is what becomes of them, until `close`.
     """
 
-    __slots__ = ("_bytes", "_counted", "_memory")
+    __slots__ = ("_bytes", "_memory", "counted")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._bytes = bytearray()
-        self._counted = 0
+        self.counted = 0
 
     def keep(self, piece: bytes) -> bool:
         """Keep it for later. False: the process holds as much as it may."""
         if self._memory.full:
             return False
         self._bytes += piece
-        self._count(self._counted + len(piece))
+        self._count(self.counted + len(piece))
         return True
 
     def before(self, piece: bytes) -> bytes:
@@ -43,10 +43,10 @@ class UnfinishedHead:
 
     def close(self) -> None:
         """Nothing of it is held any more."""
-        if self._counted:
+        if self.counted:
             self._bytes = bytearray()
             self._count(0)
 
     def _count(self, size: int) -> None:
-        self._memory.take(size - self._counted)
-        self._counted = size
+        self._memory.take(size - self.counted)
+        self.counted = size

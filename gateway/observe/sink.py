@@ -40,7 +40,7 @@ def open_sink(fd: int) -> Sink:
     except OSError:
         # The stream belongs to another user, or its reader is gone, or there is no /proc.
         return polled_sink(fd)
-    return Sink(lambda data: _written(own, data), lambda: os.close(own))
+    return Sink(partial(_written, own), partial(os.close, own))
 
 
 def _written(fd: int, data: bytes) -> int:
