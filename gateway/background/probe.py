@@ -50,6 +50,7 @@ class Finding:
     answered: bool | None = None
     ended: bool = False
     hopeless: bool = False
+    found: Found | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,11 @@ async def _ask_by_template(doubt: Doubtful, policy: Policy, probe: Lookup | Canc
     if whole.body is None:
         why = f"an answer of more than {LARGEST_ANSWER} bytes"
         return Finding(source, Verdict.NOT_YET_KNOWN, {**detail, "why": why}, answered=True, ended=ended)
-    judged = judge(Found(whole.response.status, whole.response.headers, whole.body), probe.rules, names)
+    found = Found(whole.response.status, whole.response.headers, whole.body)
+    judged = judge(found, probe.rules, names)
     detail |= {"why": judged.why} if judged.why else {}
     answer = None if judged.answer is None else built(judged.answer)
-    return Finding(source, judged.verdict, detail, answer, answered=True, ended=ended)
+    return Finding(source, judged.verdict, detail, answer, answered=True, ended=ended, found=found)
 
 
 def _to_send(made: Made, host: bytes) -> UpstreamRequest:

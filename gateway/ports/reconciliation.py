@@ -69,7 +69,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One line of the append-only audit table: who did what, and why. `action`: resolve, release, delete, requeue,
-    show_body, export, erase.
+    ask, show_body, export, erase.
     """
 
     actor: str

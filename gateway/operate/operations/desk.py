@@ -79,6 +79,11 @@ class Desk:
         self.caller.check(Action.REQUEUE)
         return await self._operator.requeue(key, self.caller.by(grounds), version=version)
 
+    async def asked(self, shown: Shown, grounds: Grounds) -> None:
+        """As `Operator.asked`."""
+        self.caller.check(Action.LOOK)
+        await self._operator.asked(shown, self.caller.by(grounds))
+
     async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
         """As `Operator.audit`."""
         self.caller.check(Action.SEE)

@@ -224,6 +224,10 @@ class Operator:
 
         return await self._change(Change.REQUEUE, key, _audit(by, "requeue"), write, version)
 
+    async def asked(self, shown: Shown, by: By) -> None:
+        """Write down that a person has the upstream asked about a record. Nothing else comes of it."""
+        await self._operations.write_audit(shown.listed.key, shown.listed.record_id, _audit(by, "ask", _was(shown.listed)))
+
     async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
         """Lines of the audit table with ids above `after`, in order."""
         check_limit(limit)

@@ -34,6 +34,11 @@ def make_probes(config: Config) -> dict[str, Balancer]:
     return {name: make_upstream(_for_probes(config.upstreams[name], asking), _unheard) for name, asking in paces.items()}
 
 
+def make_probe(config: Config, name: str, pace: Pace) -> Balancer:
+    """A client of one upstream for one look. Raises `gateway.tls.TlsError`."""
+    return make_upstream(_for_probes(config.upstreams[name], [pace]), _unheard)
+
+
 def _for_probes(upstream: UpstreamConfig, paces: Sequence[Pace]) -> UpstreamConfig:
     """Places for each route's looks, and the longest time of any; each look ends by its own."""
     longest = max(pace.timeout for pace in paces)

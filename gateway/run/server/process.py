@@ -21,12 +21,14 @@ from typing import Any
 import uvloop
 
 from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
+from gateway.console import Console, Meter, mount
 from gateway.http.connection import Handler
 from gateway.observe import logs
 from gateway.observe.tracing import MissingTracing
 from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
 from gateway.principal import PrincipalError
 from gateway.proxy.routing import trusted
+from gateway.run.server.asking import UpstreamAsker
 from gateway.run.server.assembly import Gateway, assemble, make_limits
 from gateway.run.server.descriptors import affordable, raise_limit
 from gateway.run.server.listeners import Listeners, open_listeners
@@ -37,6 +39,7 @@ from gateway.run.server.watching import Watched
 from gateway.run.server.worker import Worker, orders
 from gateway.runtime.sealing import MissingSealing
 from gateway.runtime.service_manager import ServiceManager
+from gateway.runtime.system import SystemClock
 from gateway.tls import TlsError
 from gateway.webhook import WebhookListener
 
@@ -179,9 +182,12 @@ class Process:
             config, addresses, limits, gateway.observer, _trusts(config), memory=gateway.memory, shared=shared, last=telling
         )
         try:
-            app = make_admin(self._ports(gateway, reloading), entrance=self._entrance(gateway))
+            ports, entrance = self._ports(gateway, reloading), self._entrance(gateway)
+            app = make_admin(ports, entrance=entrance)
             if self._worker is not None:
                 app.add_routes(orders(reloading, gateway.observer.snapshot))
+            else:
+                mount(app, self._console(gateway, ports, entrance))
             admin = await start_admin(self._admin().listen, app, contexts.admin)
         except OSError as error:
             listeners.close()
@@ -285,6 +291,11 @@ class Process:
 
     def _entrance(self, gateway: Gateway) -> Entrance:
         return Entrance.fixed(None) if self._worker is not None else Entrance(lambda: Settings.of_config(gateway.config))
+
+    def _console(self, gateway: Gateway, ports: AdminPorts, entrance: Entrance) -> Console:
+        clock = SystemClock()
+        asker, meter = UpstreamAsker(lambda: gateway.config, clock), Meter(clock.boottime)
+        return Console(lambda: gateway.config, entrance, gateway.operator, asker, ports.readiness, ports.metrics, meter)
 
     def _ports(self, gateway: Gateway, reloading: Reloading) -> AdminPorts:
         async def readiness() -> Mapping[str, str | None]:

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import gateway
 from gateway.config import ConfigErrors, load, redact
+from gateway.console import Console, Meter, mount
 from gateway.observe import configure
-from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
+from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
+from gateway.operate.operations import Operator
+from gateway.run.server.asking import UpstreamAsker
 from gateway.run.server.handover import Snapshot
 from gateway.run.server.operating import operating
 from gateway.run.server.process import GRACE_SLACK
@@ -22,6 +25,7 @@ from gateway.run.server.worker import ACCEPT_CLOCK, ACCEPT_SCOPE_CHANGE
 from gateway.run.supervisor.fleet import Fleet
 from gateway.runtime.local_files import LocalFileError
 from gateway.runtime.service_manager import VARIABLES, ServiceManager
+from gateway.runtime.system import SystemClock
 from gateway.tls import TlsError, reload_server_context, server_context
 
 EXIT_FAILURE, EXIT_UNAVAILABLE, EXIT_CONFIG = 1, 69, 78
@@ -133,7 +137,9 @@ async def _run(started: _Started, workers: int, directory: Path, *, accept_scope
         ports = replace(fleet.ports(source.shown), operator=operator)
         try:
             entrance = Entrance(lambda: Settings.of_config(source.accepted.config))
-            runner = await start_admin(config.admin.listen, make_admin(ports, entrance=entrance), source.context)
+            app = make_admin(ports, entrance=entrance)
+            mount(app, _console(source, entrance, operator, ports))
+            runner = await start_admin(config.admin.listen, app, source.context)
         except OSError as error:
             _log.error("The admin listener cannot be opened on %s: %s", config.admin.listen, error.strerror)
             return EXIT_UNAVAILABLE
@@ -144,6 +150,12 @@ async def _run(started: _Started, workers: int, directory: Path, *, accept_scope
             if watching is not None:
                 watching.cancel()
             await runner.cleanup()
+
+
+def _console(source: _Configuration, entrance: Entrance, operator: Operator, ports: AdminPorts) -> Console:
+    clock = SystemClock()
+    asker, meter = UpstreamAsker(lambda: source.accepted.config, clock), Meter(clock.boottime)
+    return Console(lambda: source.accepted.config, entrance, operator, asker, ports.readiness, ports.metrics, meter)
 
 
 def _environment() -> dict[str, str]:

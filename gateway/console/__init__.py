@@ -1,0 +1,8 @@
+"""The console: pages on the admin listener for the person who has to decide. It knows the operators' service and no driver."""
+
+from gateway.console.asking import Asker
+from gateway.console.figures import Meter
+from gateway.console.mount import mount
+from gateway.console.visits import Console
+
+__all__ = ["Asker", "Console", "Meter", "mount"]
