@@ -3,7 +3,7 @@
     python -m benchmarks.compare [--connections 64] [--requests 20000] [--rounds 3] [--keys 4096] [--peers [NAME ...]]
     python -m benchmarks.compare --lone            # one request at a time, against the least that any gateway has to do
     python -m benchmarks.compare --in-flight 10000 # memory while so many slow requests are under way
-    python -m benchmarks.compare --rows 1000000    # with so many live records against an empty table, and the reaper beside traffic
+    python -m benchmarks.compare --rows 1000000    # so many live records, whole and in partitions, against none; the reaper
     python -m benchmarks.compare --features        # what a feature costs a route that uses it
 
 Everything runs on this machine: Postgres with fsync on, Redis, one upstream, one load generator. The systems take turns, round
@@ -74,6 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--lone", action="store_true")
     parser.add_argument("--in-flight", type=int, metavar="N")
     parser.add_argument("--rows", type=int, metavar="N")
+    parser.add_argument("--partitions", type=int, metavar="N", default=16)
     parser.add_argument("--features", action="store_true")
     return parser.parse_args()
 
@@ -89,7 +90,7 @@ def main() -> None:
         elif arguments.in_flight:
             print(in_flight.run(on, arguments.in_flight, arguments.tree))
         elif arguments.rows:
-            print(rows.run(on, arguments.rows, arguments.requests, arguments.rounds, arguments.tree))
+            print(rows.run(on, arguments.rows, arguments.partitions, arguments.requests, arguments.rounds))
         elif arguments.features:
             print(features.run(on, arguments.requests, arguments.rounds))
         else:

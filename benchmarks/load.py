@@ -13,7 +13,7 @@ from typing import cast
 
 BODY = b'{"account":"acct_%08d","amount":%d,"currency":"EUR","description":"order %d of a customer, %b"}'
 HEAD = (
-    b"POST %b HTTP/1.1\r\nHost: bench.test\r\nUser-Agent: load/1\r\nAccept: */*\r\nAuthorization: Bearer tenant-1\r\n"
+    b"POST %b HTTP/1.1\r\nHost: bench.test\r\nUser-Agent: load/1\r\nAccept: */*\r\nAuthorization: Bearer tenant-%d\r\n"
     b"Content-Type: application/json\r\ntraceparent: 00-%016x%016x-%016x-01\r\nIdempotency-Key: %b\r\nContent-Length: %d\r\n\r\n"
 )
 SPREAD = 0x9E3779B97F4A7C15
@@ -43,12 +43,12 @@ class Result:
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def request(path: bytes, prefix: bytes, key: int, trace: int) -> bytes:
-    """One request: the key looks random, the body is the key's, the trace the request's."""
+def request(path: bytes, prefix: bytes, key: int, trace: int, tenants: int = 1) -> bytes:
+    """One request: the key looks random, the body and one of `tenants` callers are the key's, the trace the request's."""
     body = BODY % (key, 100 + key % 9000, key, b"y" * (80 + key % 40))
     name = b"%b-%016x" % (prefix, (key + 1) * SPREAD & MASK)
     mixed = (trace + 1) * SPREAD & MASK
-    return HEAD % (path, mixed, mixed ^ MASK, mixed >> 1 | 1, name, len(body)) + body
+    return HEAD % (path, 1 + key % tenants, mixed, mixed ^ MASK, mixed >> 1 | 1, name, len(body)) + body
 
 
 class _Connection(asyncio.Protocol):
@@ -93,10 +93,11 @@ class _Connection(asyncio.Protocol):
 
 
 class _Run:
-    def __init__(self, requests: int, path: bytes, prefix: str, keys: int | None) -> None:
+    def __init__(self, requests: int, path: bytes, prefix: str, keys: int | None, tenants: int) -> None:
         self.left = requests
         self.path = path
         self.prefix = prefix.encode()
+        self.tenants = tenants
         self.keys = itertools.count() if keys is None else itertools.cycle(range(keys))
         self.result = Result()
         self.open = 0
@@ -106,7 +107,7 @@ class _Run:
         if self.left == 0:
             return None
         self.left -= 1
-        return request(self.path, self.prefix, next(self.keys), self.left)
+        return request(self.path, self.prefix, next(self.keys), self.left, self.tenants)
 
     def ended(self, _: _Connection) -> None:
         self.open -= 1
@@ -114,9 +115,13 @@ class _Run:
             self.done.set_result(None)
 
 
-async def load(port: int, *, connections: int, requests: int, prefix: str, keys: int | None = None, path: bytes = b"/v1/charges") -> Result:
-    """Send `requests` requests over `connections` connections. `keys` None: each has a new key; else so many keys in turn."""
-    run = _Run(requests, path, prefix, keys)
+async def load(
+    port: int, *, connections: int, requests: int, prefix: str, keys: int | None = None, path: bytes = b"/v1/charges", tenants: int = 1
+) -> Result:
+    """Send `requests` requests over `connections` connections, of so many callers. `keys` None: each has a new key; else so
+    many keys in turn.
+    """
+    run = _Run(requests, path, prefix, keys, tenants)
     run.open = connections
     started = time.perf_counter()
     loop = asyncio.get_running_loop()

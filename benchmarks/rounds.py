@@ -23,9 +23,17 @@ class Sample:
 async def measure(system: System, connections: int, requests: int, prefix: str) -> Sample:
     """One round. Replays get their keys stored first."""
     if system.keys is not None:
-        await load(system.port, connections=32, requests=system.keys, prefix=prefix, path=system.path)
+        await load(system.port, connections=32, requests=system.keys, prefix=prefix, path=system.path, tenants=system.tenants)
     before = cpu_seconds(system.pid)
-    result = await load(system.port, connections=connections, requests=requests, prefix=prefix, keys=system.keys, path=system.path)
+    result = await load(
+        system.port,
+        connections=connections,
+        requests=requests,
+        prefix=prefix,
+        keys=system.keys,
+        path=system.path,
+        tenants=system.tenants,
+    )
     used = cpu_seconds(system.pid) - before
     unexpected = {status: count for status, count in result.statuses.items() if status != 201}
     if unexpected or result.requests != requests:

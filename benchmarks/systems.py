@@ -44,13 +44,16 @@ routes:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Something to measure. `keys` None: a new key for each request, else so many are stored before and replayed in turn."""
+    """Something to measure. `keys` None: a new key for each request, else so many are stored before and replayed in turn.
+    `tenants`: how many callers there are.
+    """
 
     name: str
     port: int
     pid: int
     path: bytes = b"/v1/charges"
     keys: int | None = None
+    tenants: int = 1
 
 
 @dataclass(frozen=True, slots=True)

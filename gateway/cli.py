@@ -179,30 +179,45 @@ def _connect(config: "Config") -> None:
 @config_option(required=False)
 @click.option("--print", "only_print", is_flag=True, help="Print the SQL of all migrations and change nothing.")
 @click.option(
+    "--partitions",
+    type=click.IntRange(2, 1024),
+    metavar="N",
+    help="Also divide the large tables into N hash partitions, once and for all. Stop the gateways before: the rows are copied.",
+)
+@click.option(
     "--co-commit-role", metavar="NAME", help="Also install the functions by which upstreams complete records, for this database role alone."
 )
-def migrate(config: Path | None, only_print: bool, co_commit_role: str | None) -> None:  # noqa: FBT001 - click passes options by name
+def migrate(
+    config: Path | None,
+    only_print: bool,  # noqa: FBT001 - click passes options by name
+    partitions: int | None,
+    co_commit_role: str | None,
+) -> None:
     """Bring the database's schema up to date. Safe to run from several places at once.
 
     \b
       idempotency-gateway migrate --config gateway.yaml
       idempotency-gateway migrate --print | less
+      idempotency-gateway migrate --config gateway.yaml --partitions 16
       idempotency-gateway migrate --config gateway.yaml --co-commit-role rides
 
     The names of the migrations that were applied are printed; none, if there was nothing to do.
     """
     with reported():
         from gateway.store import co_commit
+        from gateway.store import partitions as profile
         from gateway.store.migrate import script
 
         if only_print:
             click.echo(script(), nl=False)
+            if partitions is not None:
+                click.echo(f"\nBEGIN;\n\n{profile.script(partitions)}\nCOMMIT;\n", nl=False)
             if co_commit_role is not None:
                 click.echo(f"\nBEGIN;\n\n{co_commit.script(co_commit_role)}\nCOMMIT;\n", nl=False)
             return
         if config is None:
             raise click.UsageError("Missing option '--config' (or --print).")
-        applied = _migrate(load_config(config).postgres.dsn, co_commit_role)
+        applied = _migrate(load_config(config).postgres.dsn, partitions, co_commit_role)
         for name in applied:
             click.echo(name)
         if co_commit_role is not None:
@@ -210,7 +225,7 @@ def migrate(config: Path | None, only_print: bool, co_commit_role: str | None) -
         click.echo("OK" if applied or co_commit_role else "OK: nothing to do", err=True)
 
 
-def _migrate(dsn: str, co_commit_role: str | None) -> list[str]:
+def _migrate(dsn: str, partitions: int | None, co_commit_role: str | None) -> list[str]:
     import asyncio
 
     import asyncpg
@@ -220,9 +235,12 @@ def _migrate(dsn: str, co_commit_role: str | None) -> list[str]:
     from gateway.store import co_commit
     from gateway.store.migrate import CONNECT_TIMEOUT, MigrationError
     from gateway.store.migrate import migrate as apply
+    from gateway.store.partitions import partition
 
     async def work() -> list[str]:
         applied = await apply(dsn)
+        if partitions is not None and await partition(dsn, partitions, co_commit_is_installed_next=co_commit_role is not None):
+            applied.append(f"{partitions} partitions")
         if co_commit_role is not None:
             await co_commit.install(dsn, co_commit_role)
         return applied

@@ -33,6 +33,7 @@ from gateway.core.kinds import (
 from gateway.core.policy import NAME, Policy, Route
 from gateway.core.roles import Role
 from gateway.core.setting import Form, Key, Shape
+from gateway.core.shards import BatchBy
 from gateway.core.user_token import DIGEST_PATTERN
 
 _EVERY_INTERFACE = TcpListener("0.0.0.0", 8080)  # noqa: S104 - a proxy serves every interface
@@ -219,6 +220,9 @@ class PostgresSettings:
         "Server settings that would otherwise be refused, since they can lose a committed record.",
     ] = frozenset()
     require_standby: Annotated[bool, "true: refuse a server whose commits wait for no synchronous standby."] = False
+    batch_by: Annotated[BatchBy, "What the records of one statement share: nothing, their partition, or their Citus shard."] = BatchBy.ANY
+    shards: Annotated[int, Whole(2, 100_000), "How many partitions or shards `batch_by` means."] = 32
+    clock_skew: Annotated[float, Duration("0s", "500ms"), "By how much clocks of a distributed database's nodes may differ."] = 0.0
 
 
 @dataclass(frozen=True, slots=True)

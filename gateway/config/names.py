@@ -10,6 +10,7 @@ from gateway.config.model import (
     EncryptionKeys,
     EncryptionSettings,
     MemorySettings,
+    PostgresSettings,
     ProgressSettings,
     RouteMap,
     SessionSettings,
@@ -66,6 +67,7 @@ MEMORY = names(MemorySettings)
 PACE = names(Pace)
 PARTICIPATE = names(Participate)
 POLICY = names(Policy)
+POSTGRES = names(PostgresSettings)
 PROBE = names(ProbeForm)
 PROGRESS = names(ProgressSettings)
 RECONCILE = names(Reconcile)

@@ -51,6 +51,10 @@ MAX_RETENTION = parse_duration(_KEPT.maximum)
 """Seconds: as long as a route, an upstream or an operator may have a record kept."""
 
 
+LEASE_MARGIN = 0.1
+"""The share of a lease, at its end, in which its holder no longer trusts it."""
+
+
 class KeyMode(enum.StrEnum):
     """How strictly a key's spelling is judged; see `gateway.core.key`."""
 

@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gateway.core.model import Lease
+from gateway.core.policy import LEASE_MARGIN
 from gateway.ports import Clock, Observer, Store, StoreUnavailable
-
-MARGIN = 0.1
-"""The share of a lease, at its end, in which its holder no longer trusts it."""
 
 LONGEST_TICK = 1.0
 
@@ -51,7 +49,7 @@ class LeaseKeeper:
     def trusted(self, lease: Lease) -> bool:
         """Whether the holder may still send. Synchronous, so that nothing can come between the answer and the write."""
         held = self._held.get(lease.owner)
-        return held is not None and self._clock.boottime() < held.lease.started + held.lease.duration * (1 - MARGIN)
+        return held is not None and self._clock.boottime() < held.lease.started + held.lease.duration * (1 - LEASE_MARGIN)
 
     async def run(self) -> None:
         """Renew for ever. A failed renewal is counted and tried again at the next tick; nothing else depends on it."""

@@ -21,6 +21,10 @@ SELECT bool_and(to_regprocedure(name) IS NOT NULL) FROM unnest(ARRAY[
 """
 
 
+REMOVED = "DROP FUNCTION IF EXISTS gateway_attempt(text)"
+"""The one that is bound to the records' table, so that the table can be made anew; the next installation brings it back."""
+
+
 async def is_installed(dsn: str) -> bool:
     """Whether the functions are there, whoever may call them. Raises OSError and asyncpg's errors."""
     connection = await connect(dsn, CONNECT_TIMEOUT, statement_cache_size=0)

@@ -32,6 +32,14 @@ def test_two_routes_cannot_share_an_id(tmp_path: Path) -> None:
     assert mistakes(tmp_path, text) == ["gateway.yaml:7:10: routes[1].id: duplicate route id `a` (first in line 6)"]
 
 
+def test_a_lease_covers_the_skew_of_the_databases_clocks(tmp_path: Path) -> None:
+    """Another node's clock may end it that much earlier, when its holder must have stopped trusting it."""
+    text = BASE.replace('gateway"}', 'gateway", clock_skew: 400ms}')
+    words = "a tenth of it must cover `postgres.clock_skew`, 400ms: at least 4s"
+    assert mistakes(tmp_path, text + "      lease: 3s\n") == [f"gateway.yaml:11:14: routes[0].idempotency.lease: {words}"]
+    assert mistakes(tmp_path, text + "      lease: 4s\n") == []
+
+
 SHADOWED = [
     pytest.param(("path: /**", "path: /a"), "7:39", "`a` (line 6)", id="rest"),
     pytest.param(("path: '/{x}'", "path: /a"), "7:39", "`a` (line 6)", id="parameter"),

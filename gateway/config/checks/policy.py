@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from gateway.config.checks.common import WITHOUT_BODY, Findings, ResolvedRoute
 from gateway.config.checks.principal import check_sources, meaning, warn_of_sources
 from gateway.config.mistakes import Place
-from gateway.config.names import CONDITION, CONFIG, FINGERPRINT, HINT, KEY, KEY_SOURCE, KEY_TARGET, LIMITS, POLICY, RECONCILE
+from gateway.config.names import CONDITION, CONFIG, FINGERPRINT, HINT, KEY, KEY_SOURCE, KEY_TARGET, LIMITS, POLICY, POSTGRES, RECONCILE
 from gateway.config.section import Section, value_of
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.fingerprint import LARGE_BODY, VERSION
 from gateway.core.policy import (
+    LEASE_MARGIN,
     BodyKey,
     BodyMode,
     Expired,
@@ -55,9 +56,18 @@ def check_policy(root: Section, section: Section, policy: Policy) -> Findings:
         yield principal, "a principal needs `digest_secret`: what tells callers apart is kept as a keyed digest only"
     if secret_missing and policy.forward_key is ForwardKey.DERIVED:
         yield section.place_of(POLICY.forward_key), "derived keys need `digest_secret`"
+    yield from _check_lease(root, section, policy)
     yield from _check_version(root, section)
     yield from _check_body(section, policy)
     yield from check_alone(section)
+
+
+def _check_lease(root: Section, section: Section, policy: Policy) -> Findings:
+    """Another node's clock may end a lease early by the skew; its holder must have stopped trusting it by then."""
+    skew = root.sub(CONFIG.postgres).get(POSTGRES.clock_skew)
+    if policy.lease * LEASE_MARGIN < skew and root.sub(CONFIG.postgres).sound(POSTGRES.clock_skew) and section.sound(POLICY.lease):
+        needed = format_duration(skew / LEASE_MARGIN)
+        yield section.place_of(POLICY.lease), f"a tenth of it must cover `postgres.clock_skew`, {format_duration(skew)}: at least {needed}"
 
 
 def _check_version(root: Section, section: Section) -> Findings:

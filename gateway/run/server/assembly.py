@@ -14,6 +14,7 @@ from gateway.core.packing import unpacked
 from gateway.core.policy import Policy
 from gateway.core.problems import Problem
 from gateway.core.scope import key_digest
+from gateway.core.shards import shard_finder
 from gateway.core.trace_context import Sampling
 from gateway.engine.accepted import AcceptedWork
 from gateway.engine.dependencies import Dependencies
@@ -356,6 +357,7 @@ def make_authority(
         accept_clock=accept_clock,
         observer=observer,
         sealer=sealer,
+        shard_of=shard_finder(postgres.batch_by, postgres.shards),
     )
 
 

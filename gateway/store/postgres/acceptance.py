@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gateway.core.model import Earlier, Fingerprint, Intent, Lease, RecordKey, Status, StoredResponse, Terms
+from gateway.core.shards import ShardOf
 from gateway.ports import Transition
 from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
 from gateway.ports.reconciliation import Unsealable
 from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
-from gateway.store.postgres.batching import Batcher
+from gateway.store.postgres.batching import AnyBatcher, Batcher, batcher_for
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.lane import Lane
@@ -47,12 +48,19 @@ def accept_statement(batch: Sequence[Accepting]) -> tuple[str, list[Any]]:
 class PostgresAcceptance:
     """Made by `PostgresStore`, whose connections it shares."""
 
-    def __init__(self, calls: Calls, lanes: Lanes, sealer: RecordSealer = NOTHING_OPENS) -> None:
+    def __init__(self, calls: Calls, lanes: Lanes, sealer: RecordSealer = NOTHING_OPENS, shard_of: ShardOf | None = None) -> None:
         self._calls = calls
         self._sealer = sealer
-        self._accepts: Batcher[Accepting, Parked] = Batcher("accept", lanes, _accept(calls.clock), calls.observer, width=WIDTH)
+
+        def batcher(width: int) -> AnyBatcher[Accepting, Parked]:
+            def make() -> Batcher[Accepting, Parked]:
+                return Batcher("accept", lanes, _accept(calls.clock), calls.observer, width=width)
+
+            return batcher_for(make, shard_of, lambda accepting: str(accepting.row[0]))
+
+        self._accepts = batcher(WIDTH)
         # As in `PostgresStore`: what may wait for an upstream's transaction holds up nobody else.
-        self._apart: Batcher[Accepting, Parked] = Batcher("accept", lanes, _accept(calls.clock), calls.observer, width=1)
+        self._apart = batcher(1)
 
     async def accept(self, lease: Lease, promise: Promise) -> Transition:
         """As the port says."""

@@ -12,8 +12,9 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from gateway.core.shards import ShardOf
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.postgres.lane import STORE, DataRefused, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
@@ -203,6 +204,34 @@ class Batcher(Generic[I, R]):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
+
+
+class ShardedBatcher(Generic[I, R]):
+    """A batcher for each part of a divided database, so that one statement touches one part. `shard_of` tells an item's part.
+
+    They share the connections: how many statements are under way at once is the pool's limit, as ever.
+    """
+
+    def __init__(self, make: Callable[[], Batcher[I, R]], shard_of: Callable[[I], int]) -> None:
+        self._make = make
+        self._shard_of = shard_of
+        self._batchers: dict[int, Batcher[I, R]] = {}
+
+    def submit(self, owner: bytes, item: I, size: int, deadline: float) -> "asyncio.Future[R | None]":
+        """As `Batcher.submit`."""
+        shard = self._shard_of(item)
+        batcher = self._batchers.get(shard)
+        if batcher is None:
+            batcher = self._batchers[shard] = self._make()
+        return batcher.submit(owner, item, size, deadline)
+
+
+AnyBatcher: TypeAlias = Batcher[I, R] | ShardedBatcher[I, R]
+
+
+def batcher_for(make: Callable[[], Batcher[I, R]], shard_of: ShardOf | None, scope_of: Callable[[I], str]) -> AnyBatcher[I, R]:
+    """One batcher, or where the database is divided one for each part."""
+    return make() if shard_of is None else ShardedBatcher(make, lambda item: shard_of(scope_of(item)))
 
 
 class _Deadlines:

@@ -22,6 +22,7 @@ from typing import assert_never
 from uuid import UUID
 
 from gateway.core.model import Earlier, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
+from gateway.core.shards import ShardOf
 from gateway.ports import (
     OBSERVED_DOUBT_KEPT,
     TOMBSTONE_AFTER,
@@ -42,7 +43,7 @@ from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.null_observer import NullObserver
 from gateway.store.postgres.acceptance import PostgresAcceptance
-from gateway.store.postgres.batching import Batcher
+from gateway.store.postgres.batching import AnyBatcher, Batcher, batcher_for
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.checks import SETTINGS
 from gateway.store.postgres.clock import DatabaseClock
@@ -116,18 +117,30 @@ def _wallclock() -> float:
 class Batches:
     """Where calls travel together."""
 
-    reserves: Batcher[Intent, Reserved]
-    completes: Batcher[Ending[Completion], Settled]
-    releases: Batcher[Ending[Release], Settled]
-    doubts: Batcher[Doubt, Settled]
+    reserves: AnyBatcher[Intent, Reserved]
+    completes: AnyBatcher[Ending[Completion], Settled]
+    releases: AnyBatcher[Ending[Release], Settled]
+    doubts: AnyBatcher[Doubt, Settled]
 
     @classmethod
-    def of(cls, lanes: Lanes, statements: Statements, observer: StoreObserver, width: int) -> "Batches":
+    def of(cls, lanes: Lanes, statements: Statements, observer: StoreObserver, width: int, shard_of: ShardOf | None) -> "Batches":
+        def reserves() -> Batcher[Intent, Reserved]:
+            return Batcher("reserve", lanes, statements.reserve, observer, width=width)
+
+        def completes() -> Batcher[Ending[Completion], Settled]:
+            return Batcher("complete", lanes, statements.complete, observer, width=width, smaller=smaller)
+
+        def releases() -> Batcher[Ending[Release], Settled]:
+            return Batcher("release", lanes, statements.release, observer, width=width)
+
+        def doubts() -> Batcher[Doubt, Settled]:
+            return Batcher("doubt", lanes, statements.doubt, observer, width=width)
+
         return cls(
-            Batcher("reserve", lanes, statements.reserve, observer, width=width),
-            Batcher("complete", lanes, statements.complete, observer, width=width, smaller=smaller),
-            Batcher("release", lanes, statements.release, observer, width=width),
-            Batcher("doubt", lanes, statements.doubt, observer, width=width),
+            batcher_for(reserves, shard_of, lambda intent: intent.key.scope_id),
+            batcher_for(completes, shard_of, lambda ending: ending.row.scope_id),
+            batcher_for(releases, shard_of, lambda ending: ending.row.scope_id),
+            batcher_for(doubts, shard_of, lambda doubt: doubt.scope_id),
         )
 
 
@@ -139,6 +152,8 @@ class PostgresStore:
 
     `sealer`: for what `reconciliation`, `acceptance` and `operations` write and read of sealed records; for the store's own methods
     `gateway.store.sealed` does it.
+
+    `shard_of`: in which part of a divided database a scope is; then no batch mixes parts.
 
     What its clock says is believed as far as `gateway.core.timeline` goes; `clock_horizon` and `accept_clock` are `DatabaseClock`'s.
     """
@@ -157,6 +172,7 @@ class PostgresStore:
         accept_clock: bool = False,
         observer: StoreObserver | None = None,
         sealer: RecordSealer = NOTHING_OPENS,
+        shard_of: ShardOf | None = None,
     ) -> None:
         hosts = Hosts(dsn, self._moved)
 
@@ -198,14 +214,14 @@ class PostgresStore:
         self.registry = Registry(self._lanes, timeout, self._clock)
         self.reconciliation = PostgresReconciliation(self._calls, sealer)
         self.participation = PostgresParticipation(self._calls)
-        self.acceptance = PostgresAcceptance(self._calls, self._lanes, sealer)
+        self.acceptance = PostgresAcceptance(self._calls, self._lanes, sealer, shard_of)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock, sealer)
         self.reencryption = PostgresReencryption(self._calls, sealer)
         statements = Statements(self._clock)
-        self._batches = Batches.of(self._lanes, statements, self._observer, WIDTH)
+        self._batches = Batches.of(self._lanes, statements, self._observer, WIDTH, shard_of)
         # Upstreams that commit answers may hold their records locked: who waits for that holds up nobody else, and one
         # connection for each kind of statement.
-        self._apart = Batches.of(self._lanes, statements, self._observer, 1)
+        self._apart = Batches.of(self._lanes, statements, self._observer, 1, shard_of)
 
     def hold_to(self, judge: "Judge") -> None:
         """From now on use no server that `judge` finds unfit: each connection is looked at when it is opened, and all of them again when
