@@ -66,13 +66,14 @@ class Hosts:
         self._histories = Histories()
         self._last: Target | None = None
         self._looked = 0.0
+        self._late: set[asyncio.Future[Opened]] = set()
 
     async def connect(self, timeout: float, **settings: Any) -> "Connection":
         """A connection within `timeout` seconds. Raises as `asyncpg.connect` does; what was said at each host, if none will do."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         info = looked_up(self._dsn)
-        targets = await resolved(info)
+        targets = list(dict.fromkeys(await resolved(info)))
         wanted: Wanted = info.wanted or ("any" if len(targets) == 1 else "read-write")
 
         async def open_at(target: Target, limit: float) -> Opened:
@@ -98,7 +99,7 @@ class Hosts:
         if wanted == "any":
             target, opened = await _in_order(targets, open_at, until)
         else:
-            target, opened = await _at_once(targets, open_at, until)
+            target, opened = await _at_once(targets, open_at, until, self._late)
         self._last, self._looked = target, loop.time()
         return opened.connection
 
@@ -135,8 +136,10 @@ async def _in_order(targets: Sequence[Target], open_at: Open, until: float) -> t
     raise _told(failed)
 
 
-async def _at_once(targets: Sequence[Target], open_at: Open, until: float) -> tuple[Target, Opened]:
-    """The one with the latest timeline; of equals the first."""
+async def _at_once(targets: Sequence[Target], open_at: Open, until: float, late: "set[asyncio.Future[Opened]]") -> tuple[Target, Opened]:
+    """The one with the latest timeline; of equals the first. Those that have not answered by then go on, in `late`, within their time: one
+    of them may turn out to be the primary, of which the one that was chosen is a former one.
+    """
     loop = asyncio.get_running_loop()
     tasks = {target: asyncio.ensure_future(open_at(target, until - loop.time())) for target in targets}
     chosen: Opened | None = None
@@ -153,8 +156,11 @@ async def _at_once(targets: Sequence[Target], open_at: Open, until: float) -> tu
         return target, chosen
     finally:
         for task in tasks.values():
+            late.add(task)
+            task.add_done_callback(late.discard)
             task.add_done_callback(lambda done: _drop(done, chosen))
-            task.cancel()
+            if chosen is None:
+                task.cancel()
 
 
 def _fits(task: "asyncio.Future[Opened]") -> bool:

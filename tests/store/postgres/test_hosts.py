@@ -52,6 +52,14 @@ async def test_a_host_that_is_away_or_silent_is_passed_over(database: str) -> No
     assert await check_server(gone, frozenset({"fsync_off", "synchronous_commit_off"})) == []
 
 
+async def test_a_host_that_is_named_twice_is_one(database: str) -> None:
+    """It was asked twice, and one of the connections was left open."""
+    at = urlsplit(database)
+    hosts = Hosts(with_hosts(database, at.port or 0))
+    await (await hosts.connect(10.0)).close()
+    assert not hosts._late
+
+
 async def test_a_host_that_takes_no_writes_is_not_the_one(database: str) -> None:
     """A standby answers, and is of no use, be it one of several or the only one."""
     connection = await asyncpg.connect(database)
@@ -171,10 +179,33 @@ async def test_of_two_primaries_the_one_that_was_promoted_later_counts() -> None
         return {1: former, 2: later, 1000: later}[target.port]
 
     until = asyncio.get_running_loop().time() + 5
-    found = await _at_once([Target("silent", 1000), Target("one", 1), Target("two", 2)], open_at, until)
+    late: set[asyncio.Future[Opened]] = set()
+    found = await _at_once([Target("silent", 1000), Target("one", 1), Target("two", 2)], open_at, until, late)
     assert found == (Target("two", 2), later)
     await asyncio.sleep(0)
     assert (cast("Any", former.connection).closed, cast("Any", later.connection).closed) == (True, False)
+    (silent,) = late  # it may still say that it is the primary
+    silent.cancel()
+
+
+async def test_a_primary_that_answers_late_is_still_found(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a former one was chosen: what is connected to that is given up then, not when its commits time out."""
+    at = urlsplit(database)
+    moved = asyncio.Event()
+    hosts = Hosts(database.replace("127.0.0.1", f"localhost:{at.port},127.0.0.1"), moved.set)
+    told: list[History] = []
+
+    async def history(connection: object, *, pooled: bool) -> History:
+        told.append(History(7, 1 + len(told)))
+        mine = told[-1]
+        await asyncio.sleep(0.8 * (mine.timeline - 1))
+        return mine
+
+    monkeypatch.setattr("gateway.store.hosts._history", history)
+    connection = await hosts.connect(10.0)
+    assert not moved.is_set()
+    await asyncio.wait_for(moved.wait(), 10)
+    await connection.close()
 
 
 class Closing:
