@@ -39,6 +39,9 @@ routes:
         probe: lookup
         request: {method: GET, path: "/v1/charges?idempotency_key={key}"}
         rules:
+          - when: [{pointer: /outcome/status, equals: 201}]
+            verdict: executed       # the client gets what it missed
+            answer: {status: 201, headers: {Location: "/v1/charges/{found:/outcome/body/id}"}, pointer: /outcome/body}
           - {when: [{pointer: /charges, not_empty: true}], verdict: executed, answer: {status: 201, pointer: /charges/0}}
           - {when: [{pointer: /outcome/status, exists: true}], verdict: executed, answer: {status: 402, pointer: /outcome/body}}
           - {when: [{pointer: /executions, equals: 0}], verdict: not_executed}
