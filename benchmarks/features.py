@@ -51,6 +51,8 @@ FEATURES = {
         policy="reconcile: {probe: resend}", more="encryption_key: a-key-of-the-benchmark-0123456789-0123456789"
     ),
     "encryption: answers": Feature(more="encryption_key: a-key-of-the-benchmark-0123456789-0123456789\nencryption: {answers: true}"),
+    "quota: new_keys": Feature(policy="quota: {new_keys: {rate: 10000/s, burst: 1000000}}"),
+    "quota: new_keys, in_flight": Feature(policy="quota: {in_flight: 100000, new_keys: {rate: 10000/s, burst: 1000000}}"),
     "in_flight: wait": Feature(policy="in_flight: wait"),
     "fingerprint.ignore": Feature(policy="fingerprint: {ignore: [/description]}"),
     "participate: progress": Feature(policy="participate: {progress: true}", more="progress: {listen: 127.0.0.1:0}"),

@@ -292,6 +292,7 @@ def _terms(route_id: str, policy: Policy) -> Terms:
         policy.repeats,
         policy.accepts,
         policy.takes_part and policy.participate.co_commit,
+        policy.quota if policy.mode is Mode.ENFORCE else None,
     )
 
 

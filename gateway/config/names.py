@@ -12,6 +12,7 @@ from gateway.config.model import (
     MemorySettings,
     PostgresSettings,
     ProgressSettings,
+    RedisSettings,
     RouteMap,
     SessionSettings,
     Targets,
@@ -39,6 +40,7 @@ from gateway.core.policy import (
     Route,
     SourceForm,
 )
+from gateway.core.quota import Quota
 from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
 from gateway.core.rewrite import Rewrite
 from gateway.core.sent_fields import SentFields
@@ -70,7 +72,9 @@ POLICY = names(Policy)
 POSTGRES = names(PostgresSettings)
 PROBE = names(ProbeForm)
 PROGRESS = names(ProgressSettings)
+QUOTA = names(Quota)
 RECONCILE = names(Reconcile)
+REDIS = names(RedisSettings)
 REQUEST = names(RequestForm)
 REWRITE = names(Rewrite)
 ROUTE = names(Route)

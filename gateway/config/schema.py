@@ -17,6 +17,7 @@ from gateway.core.kinds import (
     Named,
     NoneOr,
     OneOrMany,
+    RateWord,
     ScalarKind,
     SectionOf,
     Size,
@@ -87,6 +88,9 @@ def _scalar(kind: ScalarKind) -> Schema:
         case Duration():
             forms = [{"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,3})?(ms|s|m|h|d)$"}]
             bounds = {"x-minimum": kind.minimum, "x-maximum": kind.maximum}
+        case RateWord():
+            forms = [{"type": "string", "pattern": r"^[0-9]{1,9}/(s|min|h|d)$"}]
+            bounds = {"x-maximum": kind.maximum}
         case Size():
             plain: Schema = {"type": "integer", "minimum": parse_size(kind.minimum), "maximum": parse_size(kind.maximum)}
             forms = [{"type": "string", "pattern": r"^[0-9]{1,15}(B|KB|MB|GB|KiB|MiB|GiB)?$"}, plain]

@@ -63,6 +63,7 @@ class Label(enum.StrEnum):
     PRINCIPAL_MISSING = "principal_missing"
     PRINCIPAL_UNAVAILABLE = "principal_unavailable"
     TOO_MANY_PENDING = "too_many_pending"
+    QUOTA_EXCEEDED = "quota_exceeded"
     STATUS = "status"
     BODY_TOO_LARGE = "body_too_large"
     REFUSED_TARGET = "refused_target"

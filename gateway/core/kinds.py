@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from gateway.core.units import format_duration, format_size, parse_duration, parse_size
+from gateway.core.units import Rate, format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size
 
 _WHOLE = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
 
@@ -191,6 +191,25 @@ class Size(ScalarKind):
 
     def write(self, value: int) -> object:
         return format_size(value)
+
+
+@dataclass(frozen=True)
+class RateWord(ScalarKind):
+    """So many in a second, a minute, an hour or a day; at most `maximum`, which is itself a rate."""
+
+    maximum: str
+
+    def wants(self) -> str:
+        return "a rate such as 50/s"
+
+    def parse(self, text: str) -> Rate:
+        rate, most = parse_rate(text), parse_rate(self.maximum)
+        if rate.count * most.seconds > most.count * rate.seconds:
+            raise ValueError(f"must be at most {self.maximum}, found {text}")
+        return rate
+
+    def write(self, value: Rate) -> object:
+        return format_rate(value)
 
 
 @dataclass(frozen=True)

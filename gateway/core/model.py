@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from gateway.core.quota import Quota
 from gateway.core.value import value
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -195,7 +196,8 @@ class Terms:
     guarded, and its record blocks no other request unless it completes. `reexecute`: a claim may also take an `unknown`
     record that is no dead letter and whose `reconcile_after` has passed. `accepts`: whether a record is accepted matters
     to the caller, so that only the authority can answer for one that is under way. `co_commits`: the
-    upstream may hold the record locked, and whoever waits for that shall hold up nobody else.
+    upstream may hold the record locked, and whoever waits for that shall hold up nobody else. `quota`: what one caller may
+    begin; stores count it.
     """
 
     route_id: str
@@ -207,6 +209,7 @@ class Terms:
     reexecute: bool = False
     accepts: bool = False
     co_commits: bool = False
+    quota: Quota | None = None
 
 
 @value

@@ -24,7 +24,9 @@ from gateway.core.policy import (
     Template,
 )
 from gateway.core.problems import Problem, Retry
+from gateway.core.quota import LIMIT_FIELD, POLICY_FIELD, Quota
 from gateway.core.status_headers import DUPLICATE, Mark
+from gateway.core.units import format_rate
 
 Json: TypeAlias = Any
 """What JSON can hold: dict with str keys, list, str, bool, int, float, None."""
@@ -66,6 +68,12 @@ _DUPLICATE = _header("An equal request came under another key shortly before: us
 _RETRY_AFTER = {
     "description": "After how many seconds to try again.",
     "schema": {"type": "integer", "minimum": 1, "maximum": RETRY_AFTER_MAX},
+}
+
+_QUOTA_FIELDS = {
+    "Retry-After": _RETRY_AFTER,
+    LIMIT_FIELD.decode(): _header("The quota that is used up, and for how many seconds."),
+    POLICY_FIELD.decode(): _header("The caller's quotas (draft-ietf-httpapi-ratelimit-headers-10)."),
 }
 
 
@@ -143,6 +151,11 @@ def responses(policy: Policy, problem_base: str, described: frozenset[str]) -> d
         problems.setdefault(str(kind.status), []).append(problem)
     if policy.accepts:
         result[str(Problem.TOO_MANY_PENDING.value.status)].setdefault("headers", {})["Retry-After"] = _RETRY_AFTER
+    if policy.quota is not None:
+        kind = Problem.QUOTA_EXCEEDED.value
+        _add(result, kind.status, None, policy, f"{kind.title} (`{kind.slug}`). {kind.detail}")
+        problems.setdefault(str(kind.status), []).append(Problem.QUOTA_EXCEEDED)
+        result[str(kind.status)].setdefault("headers", {}).update(_QUOTA_FIELDS)
     if policy.has_status:
         result["202"] = _accepted()
     for status, kinds in problems.items():
@@ -265,9 +278,16 @@ def summary(policy: Policy) -> dict[str, Json]:
     return {
         "key": {**place, "required": key.required, **limits},
         **({"execution": policy.execution.value} if policy.accepts else {}),
+        **({"quota": _quota(policy.quota)} if policy.quota is not None else {}),
         "retention": int(policy.retention) if policy.retention == int(policy.retention) else policy.retention,
         "onExpired": policy.on_expired.value,
         "inFlight": policy.in_flight.value,
         "replay": policy.dialect.replay.value,
         "onStoreOutage": policy.on_store_outage.value,
     }
+
+
+def _quota(quota: Quota) -> dict[str, Json]:
+    keys = quota.new_keys
+    new: dict[str, Json] = {} if keys is None else {"newKeys": {"rate": format_rate(keys.rate), "burst": keys.at_once}}
+    return new if quota.in_flight is None else {**new, "inFlight": quota.in_flight}

@@ -25,6 +25,7 @@ from gateway.core.kinds import (
     Whole,
     Yes,
 )
+from gateway.core.quota import Quota
 from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
 from gateway.core.rewrite import Rewrite
 from gateway.core.route_hosts import parse_host
@@ -616,6 +617,7 @@ class Policy:
         default_factory=MaxPending
     )
     concurrency: Annotated[int, Whole(1, 10_000), "How much accepted work one process runs at the route's upstream at a time."] = 16
+    quota: Annotated[Quota | None, "How much one caller may begin in this scope; more is refused with 429. Default: no limit."] = None
     wait: Annotated[float, Duration("0s", "5m"), "How long a duplicate waits under `in_flight: wait`."] = 10.0
     lease: Annotated[float, Duration("100ms", "1h"), "How long a crashed process keeps a key; running ones renew it."] = 30.0
     retention: Annotated[float, _KEPT, "How long an answer is replayed, counted from completion."] = DEFAULT_RETENTION

@@ -113,6 +113,13 @@ class Problem(enum.Enum):
         "Too many operations are waiting to be run",
         "Nothing was accepted or executed. Repeat this request later with the same key.",
     )
+    QUOTA_EXCEEDED = ProblemType(
+        "quota-exceeded",
+        429,
+        Retry.SAME_KEY,
+        "The caller's quota is used up",
+        "Nothing was executed, and the key is not used up. Repeat this request later with the same key.",
+    )
     NO_OPERATION = ProblemType(
         "no-operation",
         404,

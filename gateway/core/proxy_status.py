@@ -26,6 +26,7 @@ PROBLEMS: Mapping[Problem, str] = {
     Problem.ABANDONED: "proxy_internal_response",
     Problem.CANCELLED: "proxy_internal_response",
     Problem.TOO_MANY_PENDING: "proxy_internal_response",
+    Problem.QUOTA_EXCEEDED: "proxy_internal_response",
     Problem.NO_OPERATION: "http_request_error",
     Problem.NOT_COMPLETED: "http_request_error",
     Problem.NOT_PENDING: "http_request_error",

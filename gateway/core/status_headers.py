@@ -6,6 +6,7 @@ from typing import assert_never
 
 from gateway.core.decision import Label
 from gateway.core.policy import Policy
+from gateway.core.quota import LIMIT_FIELD, POLICY_FIELD
 
 STATUS = b"Idempotency-Status"
 EXPIRES = b"Idempotency-Expires"
@@ -64,6 +65,7 @@ def mark(label: Label, *, doubtful: bool = False) -> Mark | None:
             | Label.REFUSED_REQUEST
             | Label.OVERLOADED
             | Label.TOO_MANY_PENDING
+            | Label.QUOTA_EXCEEDED
             | Label.STATUS
             | Label.ABORTED
             | Label.STORE_UNAVAILABLE
@@ -92,6 +94,7 @@ def exposed(policy: Policy) -> tuple[bytes, ...]:
     names += [name.encode() for name, _ in policy.dialect.first_headers]
     names += [STATUS, EXPIRES, RETRY] if policy.status_fields else []
     names += [DUPLICATE] if policy.mark_duplicates else []
+    names += [LIMIT_FIELD, POLICY_FIELD] if policy.quota is not None else []
     once: dict[bytes, bytes] = {}
     for name in [*names, b"Retry-After", b"X-Request-Id"]:
         once.setdefault(name.lower(), name)

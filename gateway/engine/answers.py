@@ -72,7 +72,7 @@ class Refused:
 
     `cause` is the word of a `NotSentReason` or `DoubtReason` where the upstream is behind it. `challenges` are values of
     `WWW-Authenticate`. `original_request` is the request that a record was made for. `retry` overrides what the problem usually says.
-    `allow` is the value of Allow beside a 405, if it is not that of every resource here.
+    `allow` is the value of Allow beside a 405, if it is not that of every resource here. `fields` are further ones that say more of it.
     """
 
     problem: Problem
@@ -85,6 +85,7 @@ class Refused:
     original_request: str | None = None
     retry: Retry | None = None
     allow: bytes | None = None
+    fields: Headers = ()
 
     @property
     def final_status(self) -> int:

@@ -193,6 +193,8 @@ class Attempt:
                 self._relay.close()
             if not self.reply.done():
                 self._answer(unknown_answer(None, self._lease, self._guard.policy))
+            if self._guard.terms.quota is not None and self._deps.quotas is not None:
+                self._deps.quotas.leave(self._lease.owner)
         finally:
             self._on_end(self, None if task.cancelled() else task.exception())
 

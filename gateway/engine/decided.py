@@ -17,7 +17,9 @@ from gateway.core.decision import (
     Unreadable,
     decide,
 )
+from gateway.core.model import Terms
 from gateway.core.problems import Problem
+from gateway.core.quota import Exceeded, rate_limit_fields
 from gateway.engine.answers import LOOK_AGAIN, Promised, Refused, Replayed, Reply
 from gateway.engine.request import GuardedRequest
 from gateway.engine.response_packing import body_at_hand
@@ -72,6 +74,15 @@ def replay_of(decision: Replay, body: bytes | Body, remembered: Remembered | Non
     response, found = decision.response, decision.found
     answer = Replayed(response.status, response.reason, response.headers, body, found.request_id, found.expires_at_us, remembered)
     return Reply(Label.REPLAY, answer, expires_at_us=found.expires_at_us)
+
+
+def over_quota(terms: Terms, exceeded: Exceeded) -> Reply:
+    """The answer to a request that would have executed, had its caller not used up its quota."""
+    members = {"violated-policies": [exceeded.limit.value]}
+    assert terms.quota is not None, "it was counted"
+    fields = rate_limit_fields(terms.quota, exceeded)
+    refused = Refused(Problem.QUOTA_EXCEEDED, retry_after=exceeded.retry_after, members=members, fields=fields)
+    return Reply(Label.QUOTA_EXCEEDED, refused, reason=exceeded.limit.value)
 
 
 def told_at_once(remembered: Remembered, request: GuardedRequest) -> Reply | None:

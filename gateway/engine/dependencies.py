@@ -11,6 +11,7 @@ from gateway.engine.meanings import Meanings, Unchanging
 from gateway.ports import Clock, Memory, Observer, Randomness, Recollection, Store
 from gateway.ports.accepted import Acceptance
 from gateway.ports.participation import Participation
+from gateway.ports.quotas import Quotas
 from gateway.ports.reconciliation import Reconciliation, Sealer
 
 LARGE_AT_ONCE = 2
@@ -24,7 +25,7 @@ Offload = Callable[..., Awaitable[Any]]
 class Dependencies:
     """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit. `sealer` is there if some
     route may have to send a request again, `remembered` if the process remembers completed answers, `participation` if some
-    upstream may take part. `acceptance` and `abandoned` are for accepted work.
+    upstream may take part. `quotas` is there where a store counts them. `acceptance` and `abandoned` are for accepted work.
     """
 
     store: Store
@@ -42,3 +43,4 @@ class Dependencies:
     participation: Participation | None = None
     acceptance: Acceptance | None = None
     abandoned: Callable[[], StoredResponse] | None = None
+    quotas: Quotas | None = None

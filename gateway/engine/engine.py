@@ -18,7 +18,7 @@ from gateway.engine.accepted import AcceptedWork
 from gateway.engine.answers import Refused, Reply
 from gateway.engine.attempt import Attempt
 from gateway.engine.attempts import Attempts
-from gateway.engine.decided import answer_to, label_of, replay_of, told_at_once
+from gateway.engine.decided import answer_to, label_of, over_quota, replay_of, told_at_once
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.engine.intents import intent_of
@@ -31,6 +31,7 @@ from gateway.engine.search import Found, Search, Statement
 from gateway.engine.unprotected import forward_unprotected
 from gateway.engine.waiting import Waiting
 from gateway.ports import StoreUnavailable, Swept
+from gateway.ports.quotas import OverQuota
 
 ANOTHER_MEANING = "Whose keys these are is configured otherwise by now, and this gateway has not learnt of it."
 
@@ -97,18 +98,20 @@ class Engine:
                 intent = search.begin(self._statement(request))
                 try:
                     found = await self._deps.store.reserve(intent)
-                except (StoreUnavailable, asyncio.CancelledError) as error:
-                    found = await self._reply_lost(request, search.statement, error)
+                except (StoreUnavailable, OverQuota, asyncio.CancelledError) as error:
+                    found = await self._not_reserved(request, search.statement, error)
                 if search.place is not None:
                     search.place.hurry()
             return await self._end(request, found, search)
-        except StoreUnavailable as unavailable:
-            return await self._without_store(request, unavailable, search)
+        except (StoreUnavailable, OverQuota) as error:
+            return await self._without_record(request, error, search)
         finally:
             if search.place is not None:
                 search.leave()
             if not search.executes:
                 request.close()
+                if isinstance(found, Lease) and self._deps.quotas is not None:
+                    self._deps.quotas.leave(found.owner)
 
     # ---- before the reserve
 
@@ -190,6 +193,22 @@ class Engine:
 
     # ---- lost replies
 
+    async def _not_reserved(
+        self, request: GuardedRequest, statement: Statement | None, error: StoreUnavailable | OverQuota | asyncio.CancelledError
+    ) -> Lease | Record:
+        """What there is all the same. Replays and duplicates are for callers without a quota, too: where the authority has a record, that
+        counts. Raises `error`.
+        """
+        if not isinstance(error, OverQuota):
+            return await self._reply_lost(request, statement, error)
+        try:
+            found = await self._deps.store.find(request.key)
+        except StoreUnavailable:
+            raise error from None
+        if found is None:
+            raise error
+        return found
+
     async def _reply_lost(
         self,
         request: GuardedRequest,
@@ -269,13 +288,17 @@ class Engine:
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
         return replay_of(decision, body)
 
-    async def _without_store(self, request: GuardedRequest, unavailable: StoreUnavailable, search: Search) -> Reply:
-        """A store could not be asked. Where a record was seen, forwarding without it could run the operation twice, whatever the route says
-        of an outage.
+    async def _without_record(self, request: GuardedRequest, error: StoreUnavailable | OverQuota, search: Search) -> Reply:
+        """The caller has used up its quota, or a store could not be asked. Where a record was seen, forwarding without it could run the
+        operation twice, whatever the route says of an outage.
         """
+        if isinstance(error, OverQuota):
+            reply = over_quota(request.guard.terms, error.exceeded)
+            reply.store_seconds = self._deps.clock.boottime() - search.started
+            return reply
         if request.guard.observes:
             return await forward_unprotected(self._deps, request, Label.STORE_UNAVAILABLE)
-        if request.guard.policy.on_store_outage is OnStoreOutage.FORWARD and not self._asked(unavailable, search):
+        if request.guard.policy.on_store_outage is OnStoreOutage.FORWARD and not self._asked(error, search):
             return await forward_unprotected(self._deps, request)
         seconds = self._deps.clock.boottime() - search.started
         return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1), store_seconds=seconds)

@@ -40,7 +40,7 @@ STORE_OPERATIONS = {
             "progress",
         ),
     ),
-    "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget"),
+    "redis": ("connect", "acquire", "get", "extend", "complete", "fill", "delete", "forget", "admit", "hold", "leave", "undo"),
     "local": ("replay",),
 }
 STORE_REASONS = ("refused", "timeout", "disconnected", "overloaded", "not_ready", "error")

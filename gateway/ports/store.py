@@ -175,7 +175,10 @@ class Store(Protocol):
     on a write, too: they lock the record. What a read shows need not last: a commit whose wait was cut short is
     visible, and a failover takes it back. An answer that reports such a cut counts as lost.
 
-    All methods raise `StoreUnavailable` and no other error. A cancelled call leaves the store consistent: its statement
+    *Quotas.* Where an intent's terms have a quota and the store counts it, `reserve` and `claim` raise `OverQuota` in place of
+    a lease that exceeds it, with nothing written; what a `Lease` has taken is held until `Quotas.leave`.
+
+    Otherwise all methods raise `StoreUnavailable` and no other error. A cancelled call leaves the store consistent: its statement
     landed whole or not at all, and the caller treats it as a call whose reply was lost.
     """
 

@@ -165,6 +165,7 @@ class Renderer:
                 retry=retry,
             )
         more: Headers = () if any(name.lower() == b"date" for name, _ in headers) else ((b"Date", date),)
+        more += refused.fields
         if status == 405:
             more += ((b"Allow", refused.allow or METHODS),)
         if guard is not None and guard.marks:

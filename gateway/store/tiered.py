@@ -31,6 +31,8 @@ itself.
 * **Tombstones** are not in Redis, which would gain nothing: only the authority can say that there is none, as every new
   key needs to know, and a request that a tombstone refuses is in no hurry. So no entry can outlive a tombstone, and an
   operator who frees a key need not look for one.
+* **Quotas**: an intent with a quota takes its share of it in the step that takes its lease in Redis, so that what Redis
+  knows of takes nothing (`quotas`). What the authority then knows better is given back.
 * **Observing intents** neither read nor write Redis: their lease there would make the gateway refuse an enforcing
   intent.
 * Redis leases are short. `tick` extends those of attempts that outlive half of theirs, and only as long as the
@@ -49,8 +51,10 @@ from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, S
 from gateway.ports.accepted import Parked, Promise
 from gateway.store.deletions import Deletions
 from gateway.store.held import Held, HeldLeases, milliseconds
+from gateway.store.limited import claim_within, reserve_within
 from gateway.store.looks import Looks
 from gateway.store.null_observer import NullObserver
+from gateway.store.quotas import Place, QuotaCounter
 from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import completed_entry, in_progress, replayable
 from gateway.store.redis.hotpath import Found, HotPath, Told
@@ -103,22 +107,28 @@ class TieredStore:
         self._observer = observer or NullObserver()
         self._writes = Writeback(clock, self._observer)
         self._held = HeldLeases(hot, clock, self._observer)
+        self.quotas = QuotaCounter(clock, hot, self._writes)
         self._looks = Looks(authority.find)
 
-    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+    async def reserve(self, intent: Intent, place: Place | None = None) -> Lease | Record | Tombstone:
         """As `Store.reserve`, except for what Redis does not know of a record that no caller can claim, lapse or
         resolve as it stands.
 
         * `in_progress`: only `key`, `status`, `fingerprint`, `owner` and `lease_live` are facts; `record_id` is the nil
           UUID, `version` and `attempt` are 0, `request_id` is empty;
         * `completed`, not expired: `version` may be 0.
+
+        `place` is for calls from here.
         """
+        if intent.terms.quota is not None and place is None:
+            return await reserve_within(self.quotas, self.reserve, intent)
         lookup = intent.key.lookup_digest()
         held: Held | None = None
         if not intent.terms.observed and not self._writes.pending(lookup):
             ttl = min(self._lease_ttl, intent.terms.lease / 2)
+            acquire = self._hot.acquire if place is None else place.acquire
             try:
-                answer = await self._hot.acquire(lookup, encode_lease(lookup, intent.fingerprint, intent.owner), milliseconds(ttl))
+                answer = await acquire(lookup, encode_lease(lookup, intent.fingerprint, intent.owner), milliseconds(ttl))
             except StoreUnavailable as error:
                 if error.may_have_landed:
                     self._delete(self._mine(lookup, intent, ttl))
@@ -133,7 +143,7 @@ class TieredStore:
                 else:
                     held = self._mine(lookup, intent, ttl)
         try:
-            found = await self._authority.reserve(intent)
+            found = await (self._authority.reserve(intent) if place is None else place.reserve(self._authority.reserve, intent))
         except BaseException:
             if held is not None:
                 self._delete(held)
@@ -146,7 +156,7 @@ class TieredStore:
         """As `Store.claim`. The attempt has no entry in Redis: the reserve that found the record has taken its lease
         back.
         """
-        return await self._authority.claim(found, intent)
+        return await claim_within(self.quotas, self._authority.claim, found, intent)
 
     async def lapse(self, found: Record) -> bool:
         """As `Store.lapse`."""

@@ -60,6 +60,7 @@ NEEDS_MORE = {
 } | {
     ".routes.idempotency.forward_key_in",
     ".routes.idempotency.webhook",
+    ".routes.idempotency.quota",
     ".former_encryption_key_files",
     *(f".routes.idempotency.reconcile.{name}" for name in ("upstream", "request", "rules")),
 }

@@ -219,6 +219,6 @@ def test_labels() -> None:
             "aborted",
             "store_unavailable",
         ),
-        *("accepted", "too_many_pending", "status"),
+        *("accepted", "too_many_pending", "quota_exceeded", "status"),
         *("unprotected", "bypass", "refused_request", "overloaded"),
     }

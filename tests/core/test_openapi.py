@@ -31,6 +31,8 @@ from gateway.core.policy import (
     Template,
 )
 from gateway.core.problems import Problem
+from gateway.core.quota import NewKeys, Quota
+from gateway.core.units import Rate
 from gateway.http.problem import ProblemWriter
 from tests.core.overlays import Json, apply, valid
 
@@ -299,6 +301,20 @@ def test_accepted_work() -> None:
         del document["instance"]
         schema = said["responses"][str(problem.value.status)]["content"]["application/problem+json"]["schema"]
         assert valid(document, schema)
+
+
+def test_quotas() -> None:
+    """How much a caller may begin, and how it is told that it was too much; beside what else is 429."""
+    quota = Quota(5, NewKeys(Rate(50, 1)))
+    said = applied(Policy("s", (), quota=quota))
+    assert set(said["responses"]["429"]["headers"]) == {"Retry-After", "RateLimit", "RateLimit-Policy"}
+    assert _types(said, "429") == [BASE + "quota-exceeded"]
+    assert said["x-idempotency"]["quota"] == {"newKeys": {"rate": "50/s", "burst": 50}, "inFlight": 5}
+    assert applied(Policy("s", (), quota=Quota(5)))["x-idempotency"]["quota"] == {"inFlight": 5}
+    assert _types(applied(Policy("s", (), quota=quota, execution=Execution.PREFER)), "429") == [
+        BASE + "too-many-pending",
+        BASE + "quota-exceeded",
+    ]
 
 
 def test_retry_after_is_in_its_bounds() -> None:

@@ -34,6 +34,7 @@ RETRIES = {
         "too-early",
         "upstream-unreachable",
         "too-many-pending",
+        "quota-exceeded",
         "not-completed",
     },
     Retry.FIX_REQUEST: {

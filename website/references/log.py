@@ -67,6 +67,7 @@ _DECISIONS: Mapping[Label, str] = {
     Label.PRINCIPAL_MISSING: "the caller did not say who it is: 401",
     Label.PRINCIPAL_UNAVAILABLE: "the gateway could not find out who the caller is: 503",
     Label.TOO_MANY_PENDING: "too much accepted work waits: 429",
+    Label.QUOTA_EXCEEDED: "the caller has begun as much as its quota allows: 429",
     Label.STATUS: "a request at a status resource",
     Label.BODY_TOO_LARGE: "413",
     Label.REFUSED_TARGET: "an ambiguous target: 400",

@@ -38,6 +38,7 @@ _NOTES: Mapping[Problem, str] = {
     Problem.ABANDONED: "Accepted work: [accepted.md](../accepted.md).",
     Problem.CANCELLED: "Accepted work.",
     Problem.TOO_MANY_PENDING: "Accepted work.",
+    Problem.QUOTA_EXCEEDED: "`violated-policies` names the limit.",
     Problem.NO_OPERATION: "At a status resource.",
     Problem.NOT_COMPLETED: "At a status resource.",
     Problem.NOT_PENDING: "At a status resource.",

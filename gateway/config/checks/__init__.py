@@ -11,6 +11,7 @@ from gateway.config.checks.listeners import check_listeners, warn_of_listeners
 from gateway.config.checks.overlap import check_overlap, warn_of_overlap
 from gateway.config.checks.participation import check_participation, warn_of_participation
 from gateway.config.checks.policy import check_policy, warn_of_policies
+from gateway.config.checks.quotas import check_quotas, warn_of_quotas
 from gateway.config.checks.recovery import check_recovery, warn_of_recovery
 from gateway.config.checks.rewrites import check_rewrites, warn_of_rewrites
 from gateway.config.checks.routes import check_routes, warn_of_routes
@@ -39,6 +40,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
         if one.guard is not None:
             yield from check_policy(root, *one.guard)
     yield from check_accepted(root, routes)
+    yield from check_quotas(routes)
     yield from check_recovery(root, routes)
     yield from check_webhooks(root, routes)
     yield from check_participation(root, routes)
@@ -56,6 +58,7 @@ def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple
         *warn_of_overlap(routes),
         *warn_of_rewrites(routes),
         *warn_of_policies(routes),
+        *warn_of_quotas(root, routes),
         *warn_of_recovery(routes),
         *warn_of_webhooks(routes, root),
         *warn_of_participation(root, routes),

@@ -46,7 +46,9 @@ from gateway.runtime.spool import MemoryBudget
 from gateway.runtime.system import SystemClock, SystemRandomness
 from gateway.store.cached import CachedStore
 from gateway.store.deletions import Deletions
+from gateway.store.limited import LimitedStore
 from gateway.store.postgres import PostgresStore, Registry
+from gateway.store.quotas import QuotaCounter
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.servers import topology_of
 from gateway.store.redis.topology import Topology
@@ -237,14 +239,15 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
     scopes = Scopes(registry, clock, randomness, observer)
     link, tiered = make_hot(config, authority, clock, randomness, observer)
     replays = make_replays(config, tiered, clock, secrecy or NOTHING_OPENS)
-    store: Store = tiered or authority
+    quotas = QuotaCounter(clock) if tiered is None else tiered.quotas
+    store: Store = tiered or LimitedStore(authority, quotas)
     remembered: Recollection | None = None
     if replays is not None:
         store = cached = CachedStore(store, replays, clock, observer)
         remembered = cached.known
     if secrecy is not None:
         store = SealedStore(store, secrecy)
-    keeper = LeaseKeeper(store, clock, observer, make_tick(tiered, replays))
+    keeper = LeaseKeeper(store, clock, observer, make_tick(tiered, replays, quotas))
     memory = MemoryBudget(
         config.memory.total - (0 if replays is None else replays.limit),
         config.memory.spill_directory,
@@ -269,6 +272,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         participation=authority.participation,
         acceptance=authority.acceptance,
         abandoned=lambda: stored_refusal(gateway.config, Problem.ABANDONED),
+        quotas=quotas,
     )
     engine = Engine(deps, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
@@ -485,7 +489,7 @@ def _none_deleted(_: UUID) -> bool:
     return False
 
 
-def make_tick(tiered: TieredStore | None, replays: ReplayCache | None) -> Callable[[], Awaitable[None]]:
+def make_tick(tiered: TieredStore | None, replays: ReplayCache | None, quotas: QuotaCounter) -> Callable[[], Awaitable[None]]:
     """What is done about once a second."""
 
     async def tick() -> None:
@@ -493,6 +497,7 @@ def make_tick(tiered: TieredStore | None, replays: ReplayCache | None) -> Callab
             replays.purge()
         if tiered is not None:
             await tiered.tick()
+        await quotas.tick()
 
     return tick
 

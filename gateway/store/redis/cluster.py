@@ -68,6 +68,7 @@ class Cluster:
         observer: StoreObserver | None = None,
     ) -> None:
         opener(url.node.at(url.hosts[0]))  # says what is wrong with the options
+        self.spread = True
         self.server = Server()
         self.eras = Eras()
         self._url = url

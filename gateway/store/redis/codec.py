@@ -86,6 +86,12 @@ def entry_key(lookup: bytes) -> bytes:
     return b"idem:{%b}" % b2a_base64(lookup, newline=False).rstrip(b"=").translate(_URL_SAFE)
 
 
+def quota_keys(scope_id: str) -> tuple[bytes, bytes]:
+    """The Redis keys of what a caller has taken of its quota: new keys, and places. In one cluster slot."""
+    name = hashlib.blake2b(scope_id.encode(), digest_size=DIGEST_LENGTH, person=b"idem-redis-quota").hexdigest().encode()
+    return b"idem:{q:%b}:k" % name, b"idem:{q:%b}:p" % name
+
+
 def lease_prefix(owner: bytes) -> bytes:
     """How the value of a lease of `owner` begins, and no other value does."""
     if len(owner) != OWNER_LENGTH:

@@ -8,14 +8,14 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from gateway.core.value import value
 from gateway.ports import StoreObserver, StoreUnavailable
 from gateway.store.null_observer import NullObserver
-from gateway.store.redis.codec import entry_key, lease_prefix
+from gateway.store.redis.codec import entry_key, lease_prefix, quota_keys
 from gateway.store.redis.connection import STORE, Command, ErrorReply, pack, pack_acquire, pack_complete
-from gateway.store.redis.scripts import ACQUIRE, SETTLE, Script
+from gateway.store.redis.scripts import ACQUIRE, ADMIT, ADMITTED, SETTLE, Script
 from gateway.store.redis.server import REASONS, REDIRECTS
 from gateway.store.redis.topology import Topology
 
@@ -35,6 +35,26 @@ class Found:
     """The key was taken; nothing was changed."""
 
     value: bytes
+
+
+@value
+class Refused:
+    """The caller's quota is used up; nothing was changed. `wait`: microseconds until a new key is earned; 0: no place is free."""
+
+    wait: int
+
+
+class Share(NamedTuple):
+    """What one request takes of the quota of its caller, the scope. `interval`: microseconds in which a new key is earned, 0 for none;
+    `burst`: how many may be taken at once; `places`: how many there are, 0 for none; `ttl_ms`: after which its place ends by itself.
+    """
+
+    scope_id: str
+    owner: bytes
+    interval: float
+    burst: int
+    places: int
+    ttl_ms: int
 
 
 _ACQUIRED = Acquired()
@@ -72,6 +92,36 @@ class HotPath:
             return self._wait("acquire", key, pack_acquire(key, value, ttl_ms), _as_acquired)
         arguments = (b"1", key, value, ttl_ms)
         return self._wait("acquire", key, pack(b"EVALSHA", ACQUIRE.sha, *arguments), _as_acquired, ACQUIRE, arguments)
+
+    def admit(self, share: Share, entry: tuple[bytes, bytes, int] | None = None) -> "Awaitable[Acquired | Found | Refused]":
+        """As `acquire` of this `entry` (lookup digest, value, TTL), for a request that takes its share of a quota where it takes the lease.
+        Without an entry the quota alone counts; so it must be where keys are on several servers (`Topology.spread`).
+        """
+        keys, limits = quota_keys(share.scope_id), (b"%.17g" % share.interval, share.burst, share.places, share.owner, share.ttl_ms)
+        arguments: tuple[bytes | int, ...] = (b"2", *keys, *limits)
+        if entry is not None:
+            lookup, value, ttl_ms = entry
+            arguments = (b"3", *keys, entry_key(lookup), *limits, value, ttl_ms)
+        return self._wait("admit", keys[0], pack(b"EVALSHA", ADMIT.sha, *arguments), _as_admitted, ADMIT, arguments)
+
+    def hold(self, share: Share) -> Awaitable[bool]:
+        """Let the request's place end `ttl_ms` from now, also where it was lost."""
+        keys = quota_keys(share.scope_id)
+        arguments = (b"2", *keys, b"hold", share.owner, share.ttl_ms)
+        return self._wait("hold", keys[0], pack(b"EVALSHA", ADMITTED.sha, *arguments), _as_bool, ADMITTED, arguments)
+
+    def leave(self, share: Share, told: Told) -> None:
+        """The request's place is free."""
+        self._admitted(b"leave", share, told)
+
+    def undo(self, share: Share, told: Told) -> None:
+        """The request took nothing, as it has turned out."""
+        self._admitted(b"undo", share, told)
+
+    def _admitted(self, operation: bytes, share: Share, told: Told) -> None:
+        keys = quota_keys(share.scope_id)
+        arguments = (b"2", *keys, operation, share.owner, b"%.17g" % share.interval)
+        self._send(operation.decode(), keys[0], pack(b"EVALSHA", ADMITTED.sha, *arguments), ADMITTED, arguments, told)
 
     def get(self, lookup: bytes) -> Awaitable[bytes | None]:
         """What is there. Changes nothing."""
@@ -128,7 +178,10 @@ class HotPath:
         self._settle(operation, key, pack_complete(SETTLE.sha, key, lease, value, ttl_ms), arguments, told)
 
     def _settle(self, operation: str, key: bytes, packed: bytes, arguments: tuple[bytes | int, ...], told: Told) -> None:
-        step = _Settle(self, operation, key, packed, SETTLE, arguments)
+        self._send(operation, key, packed, SETTLE, arguments, told)
+
+    def _send(self, operation: str, key: bytes, packed: bytes, script: Script, arguments: tuple[bytes | int, ...], told: Told) -> None:
+        step = _Settle(self, operation, key, packed, script, arguments)
         step.told = told
         try:
             self.link.send(step)
@@ -240,6 +293,14 @@ def _as_acquired(reply: object) -> Acquired | Found:
     if isinstance(reply, bytes):
         return Found(reply)
     raise StoreUnavailable(STORE, "error", may_have_landed=True)
+
+
+def _as_admitted(reply: object) -> Acquired | Found | Refused:
+    match reply:
+        case [int(wait)]:
+            return Refused(wait)
+        case _:
+            return _as_acquired(reply)
 
 
 def _as_value(reply: object) -> bytes | None:

@@ -50,6 +50,7 @@ class Link:
         eras: Eras | None = None,
         probe: Probe | None = None,
     ) -> None:
+        self.spread = False
         self.server = Server()
         self.eras = eras or Eras()
         self._era = 0

@@ -20,3 +20,5 @@ def _load(name: str) -> Script:
 
 ACQUIRE = _load("acquire.lua")
 SETTLE = _load("settle.lua")
+ADMIT = _load("admit.lua")
+ADMITTED = _load("admitted.lua")

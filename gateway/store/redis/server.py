@@ -20,6 +20,9 @@ RIGHTS = "~idem:* +get +set +del +pexpire +eval +evalsha +info +role +cluster|in
 CLUSTER_RIGHTS = f"{RIGHTS} +cluster|slots +asking"
 """Those that we need in a cluster: all of them."""
 
+QUOTA_RIGHTS = "+time +zadd +zcard +zrem +zremrangebyscore +pttl"
+"""Those that quotas need besides."""
+
 REFUSALS: Mapping[str, str] = {
     "READONLY": "replica",
     "MASTERDOWN": "replica",
@@ -55,7 +58,7 @@ _REMEDIES: Mapping[str, str] = {
     "no_sentinel": "redis+sentinel:// must name Sentinels (port 26379, usually)",
     "no_primary": "the name in ?master= must be one that the Sentinels monitor",
     "no_cluster": "redis+cluster:// must name nodes of a Redis Cluster; of a server that stands alone write redis://",
-    "no_permission": f"the user of redis.url must be known there and have the rights {RIGHTS}",
+    "no_permission": f"the user of redis.url must be known there and have the rights {RIGHTS}; for quotas {QUOTA_RIGHTS}, too",
     "writes_refused": "it takes no writes; look at its maxmemory and maxmemory-policy, its disk, and min-replicas-to-write",
     "not_ready": "it is loading its data, or runs a script; it will serve by itself",
 }

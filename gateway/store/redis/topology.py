@@ -22,8 +22,11 @@ class Eras:
 
 
 class Topology(Protocol):
-    """`server` is the one that answers at present, or did last; of several, `version` is that of the oldest."""
+    """`server` is the one that answers at present, or did last; of several, `version` is that of the oldest. `spread`: keys are on several
+    servers, so that no step may have keys of two slots.
+    """
 
+    spread: bool
     server: Server
     eras: Eras
 

@@ -18,6 +18,7 @@ from gateway.ports.accepted import Ended, Parked, Promise
 from gateway.ports.accepted import Taken as TakenWork
 from gateway.ports.participation import Progress
 from gateway.store.cached import CachedStore
+from gateway.store.quotas import Place
 from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
 from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
@@ -126,7 +127,7 @@ class OneTokenForAll(SeededRandomness):
 
 
 class TrustsRedisAlone(TieredStore):
-    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+    async def reserve(self, intent: Intent, place: Place | None = None) -> Lease | Record | Tombstone:
         started, lookup = self._clock.boottime(), intent.key.lookup_digest()
         try:
             answer = await self._hot.acquire(lookup, encode_lease(lookup, intent.fingerprint, intent.owner), 1000)
@@ -137,13 +138,13 @@ class TrustsRedisAlone(TieredStore):
 
 
 class TellsMisuseFromRedis(TieredStore):
-    async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
+    async def reserve(self, intent: Intent, place: Place | None = None) -> Lease | Record | Tombstone:
         lookup = intent.key.lookup_digest()
         value = await self._look(lookup)
         entry = None if value is None else decode(lookup, value, self._seal)
         if isinstance(entry, LeaseEntry) and entry.fingerprint != intent.fingerprint:
             return Record(intent.key, UUID(int=0), 0, Status.IN_PROGRESS, entry.fingerprint, entry.owner, 0, "", lease_live=True)
-        return await super().reserve(intent)
+        return await super().reserve(intent, place)
 
     async def _look(self, lookup: bytes) -> bytes | None:
         try:

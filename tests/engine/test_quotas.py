@@ -1,0 +1,128 @@
+"""A caller's place is free in the end, whatever happens; and what is known is for callers without a quota, too."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.core.decision import Label
+from gateway.core.model import RecordKey, Status
+from gateway.core.policy import OnStoreOutage, Policy
+from gateway.core.quota import NewKeys, Quota
+from gateway.core.units import Rate
+from gateway.engine.answers import Reply
+from gateway.engine.engine import Engine
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
+from gateway.store.limited import LimitedStore
+from gateway.store.quotas import QuotaCounter
+from tests.engine.stage import KEY, POLICY, Stage, refused, scene, told
+from tests.engine.store import AnswersLate, Fails, Lands, LosesReply, Refuses, Stalls, Trouble, Undone
+from tests.engine.upstream import Part
+
+ONE = replace(POLICY, quota=Quota(1, NewKeys(Rate(1, 1), 1)))
+SLOW = replace(POLICY, quota=Quota(new_keys=NewKeys(Rate(1, 86_400), 1)))
+
+
+def limited(stage: Stage) -> tuple[Engine, QuotaCounter]:
+    """The stage's gateway, where quotas are counted."""
+    counter = QuotaCounter(stage.clock)
+    stage.engine._deps = replace(stage.engine._deps, store=LimitedStore(stage.store, counter), quotas=counter)
+    return stage.engine, counter
+
+
+async def ask(stage: Stage, key: str, policy: Policy) -> Reply:
+    request = stage.request(policy=policy)
+    request.key = RecordKey(KEY.scope_id, key)
+    return await stage.engine.handle(request)
+
+
+@scene
+async def test_over_quota_nothing_is_reserved_and_what_is_known_is_told(stage: Stage) -> None:
+    """A refusal reads the authority once, and writes nothing."""
+    limited(stage)
+    assert told(await ask(stage, "a", SLOW))[0] is Label.EXECUTE
+    stage.transcript.clear()
+    assert refused(await ask(stage, "b", SLOW)) == (429, "quota-exceeded")
+    assert stage.transcript == ["find: none"]
+    assert told(await ask(stage, "a", SLOW))[0] is Label.REPLAY
+    stage.store.script("find", Refuses())
+    assert refused(await ask(stage, "b", replace(SLOW, on_store_outage=OnStoreOutage.FORWARD))) == (429, "quota-exceeded")
+    assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_what_did_not_run_is_retried_without_a_new_key(stage: Stage) -> None:
+    """It is the same operation."""
+    limited(stage)
+    stage.upstream.plays(Part(raises_unsent=NotSent(NotSentReason.CONNECT_REFUSED)))
+    assert refused(await ask(stage, "a", SLOW))[1] == "upstream-unreachable"
+    assert told(await ask(stage, "a", SLOW))[0] is Label.EXECUTE_RETRY
+    assert refused(await ask(stage, "b", SLOW)) == (429, "quota-exceeded")
+
+
+@scene
+async def test_an_expired_key_begins_a_new_operation(stage: Stage) -> None:
+    limited(stage)
+    short = replace(SLOW, retention=1.0)
+    assert told(await ask(stage, "a", short))[0] is Label.EXECUTE
+    await stage.clock.sleep(2)
+    assert refused(await ask(stage, "a", short)) == (429, "quota-exceeded")
+
+
+STORE = [Refuses(), Undone(), LosesReply(), Lands(None), Lands(1.0), Stalls(3.0), AnswersLate(3.0), Fails()]
+UPSTREAM = [
+    Part(status=503),
+    Part(raises=InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)),
+    Part(raises=ZeroDivisionError()),
+    Part(raises_unsent=NotSent(NotSentReason.CONNECT_REFUSED)),
+    Part(raises_unsent=ZeroDivisionError()),
+]
+
+
+def _ends_free(arrange: Callable[[Stage], object], policy: Policy) -> Callable[[], None]:
+    async def play(stage: Stage) -> None:
+        _, counter = limited(stage)
+        arrange(stage)
+        with contextlib.suppress(ZeroDivisionError):  # a defect of the store's is the request's, before anything was sent
+            await ask(stage, "a", policy)
+        await stage.clock.sleep(120)
+        assert not counter.running
+        stage.upstream.parts.clear()
+        assert told(await ask(stage, "b", policy))[0] is Label.EXECUTE
+
+    return scene(play)
+
+
+@pytest.mark.parametrize("operation", ["reserve", "complete", "find", "renew"])
+@pytest.mark.parametrize("trouble", STORE, ids=str)
+def test_a_place_is_free_after_any_trouble_of_a_store(operation: str, trouble: Trouble) -> None:
+    first: list[Any] = [] if operation in {"reserve", "complete"} else [LosesReply()]
+
+    def arrange(stage: Stage) -> None:
+        stage.store.script("reserve", *first)
+        stage.store.script(operation, trouble)
+
+    _ends_free(arrange, ONE)()
+
+
+@pytest.mark.parametrize("part", UPSTREAM, ids=str)
+def test_a_place_is_free_after_any_trouble_of_an_upstream(part: Part) -> None:
+    _ends_free(lambda stage: stage.upstream.plays(part), ONE)()
+
+
+@scene
+async def test_a_defect_as_a_place_is_left_hangs_nobody(stage: Stage) -> None:
+    """The client has its answer, the record is settled, and the attempt has ended."""
+    _, counter = limited(stage)
+
+    def fail(_: bytes) -> None:
+        raise ZeroDivisionError
+
+    counter.leave = fail  # type: ignore[assignment, method-assign]  # a test's own
+    assert told(await ask(stage, KEY.key, ONE))[:2] == (Label.EXECUTE, 201)
+    assert (await stage.record()).status is Status.COMPLETED
+    await stage.clock.sleep(1)
+    assert stage.engine.in_flight == 0
+    stage.loop.errors.clear()
