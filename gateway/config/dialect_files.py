@@ -13,7 +13,7 @@ from gateway.config.mistakes import Place
 from gateway.config.names import POLICY, ROUTE, ROUTE_MAP
 from gateway.config.reader import Reader
 from gateway.config.section import Section
-from gateway.config.source import ListNode, MapNode, Node, Scalar, Unreadable, Unsupported, parse_tree, read_tree
+from gateway.config.source import ListNode, MapNode, Node, Scalar, Unsupported, parse_tree
 from gateway.core.dialect import DialectError, parse_dialect
 from gateway.core.kinds import SectionOf, Tag
 from gateway.core.policy import Dialect, Policy
@@ -68,15 +68,8 @@ def _named(root: Section) -> Iterator[tuple[str, Place]]:
 
 
 def _read_file(reader: Reader, path: str, named: Place) -> DialectFile | None:
-    try:
-        root = read_tree(Path(path))
-    except Unreadable as error:
-        if error.place is None:
-            reader.report(named, f"{path}: {error.message}")
-        else:
-            reader.report(replace(error.place, file=path), error.message)
-        return None
-    return _read(replace(reader, directory=Path(path).parent), root, path)
+    root = reader.tree(path, named)
+    return None if root is None else _read(replace(reader, directory=Path(path).parent), root, path)
 
 
 def _read(reader: Reader, root: Node, file: str) -> DialectFile | None:

@@ -1,5 +1,6 @@
 """The way from a file to a `Config`. Nothing else reads YAML or the environment."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ def load(path: Path, env: Mapping[str, str]) -> Config:
     Raises `ConfigErrors` with every mistake that can be told at once, and nothing else.
     """
     file, root = str(path), _tree(path)
-    reader = Reader(env, path.parent)
+    reader = Reader(env, path.parent, included={os.path.realpath(path): Place(1, 1)})
     found = reader.read(SectionOf(Config), root, Place(root.line, root.column))
     config = None if found is None else _resolve(reader, file, found.value)
     if config is None or reader.mistakes:

@@ -28,6 +28,10 @@ class Place:
     def item(self, index: int) -> "Place":
         return replace(self, path=f"{self.path}[{index}]")
 
+    def told(self, beside: "Place") -> str:
+        """Where it is, for a finding that stands at another place."""
+        return f"line {self.line}" if self.file == beside.file else f"{self.file or 'the configuration file'}, line {self.line}"
+
     def at(self, line: int, column: int) -> "Place":
         return replace(self, line=line, column=column)
 

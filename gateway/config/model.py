@@ -378,7 +378,9 @@ class RouteMap:
 
     defaults: Annotated[Policy | None, "Fields of `idempotency` for routes that do not say otherwise."] = None
     routes: Annotated[
-        tuple[Route, ...], ListOf(SectionOf(Route), at_least=1, unique=False, keep=True), "The route map; the first match counts."
+        tuple[Route, ...],
+        ListOf(SectionOf(Route), at_least=1, unique=False, keep=True, include=True),
+        "The route map; the first match counts. {include: FILE} stands for the list of routes in another file.",
     ]
 
 

@@ -3,6 +3,7 @@ it stands.
 """
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from typing import Any
 from gateway.config.interpolate import interpolate
 from gateway.config.mistakes import Place
 from gateway.config.section import Found, Section, names_of
-from gateway.config.source import Entry, ListNode, MapNode, Node, Scalar, Unsupported
+from gateway.config.source import Entry, ListNode, MapNode, Node, Scalar, Unreadable, Unsupported, read_tree
 from gateway.core.kinds import (
     DialectName,
     FromFile,
@@ -39,6 +40,9 @@ MAX_SECRET_FILE = 64 * 1024
 FREE = "x-"
 """How keys at the top of a file begin that are its writer's own: a place for anchors, of which nothing is read but by their aliases."""
 
+INCLUDE = "include"
+INCLUDED = LocalPath("a file path")
+
 _DIGITS = re.compile(r"[-+]?[0-9]{1,40}", re.ASCII)
 _PATH = Text("a file path")
 
@@ -53,6 +57,8 @@ class Reader:
     env: Mapping[str, str]
     directory: Path
     mistakes: list[tuple[Place, str]] = field(default_factory=list)
+    included: dict[str, Place] = field(default_factory=dict)
+    """Where each file was included, by its real path; the configuration file itself is its own first line's."""
 
     def report(self, place: Place, message: str) -> None:
         self.mistakes.append((place, message))
@@ -193,16 +199,53 @@ class Reader:
             self.report(place, "the list is empty; name at least one")
             return None
         values: list[Any] = []
+        whole = True
         for index, item in enumerate(node.items):
             here = place.item(index).at(item.line, item.column)
+            if kind.include and (entry := _include(item)) is not None:
+                included = self._included(kind, entry, here.child(INCLUDE).at(entry.value.line, entry.value.column))
+                values += () if included is None else included.value
+                whole = whole and included is not None
+                continue
             found = self.read(kind.item, item, here)
             if found is None:
+                whole = False
                 continue
             if kind.unique and found.value in values:
                 self.report(here, f"`{kind.item.write(found.value)}` is listed twice")
+                whole = False
             else:
                 values.append(found.value)
-        return Found(kind.make(values), place) if kind.keep or len(values) == len(node.items) else None
+        return Found(kind.make(values), place) if kind.keep or whole else None
+
+    def _included(self, kind: ListOf, entry: Entry, place: Place) -> Found[Any] | None:
+        """The items of the file that an item names. What it names itself is relative to it."""
+        named = self._scalar(INCLUDED, entry.value, place)
+        if named is None:
+            return None
+        if named.value is None:
+            self.report(place, "names no file")
+            return None
+        path: str = named.value
+        first = self.included.setdefault(os.path.realpath(path), place)
+        if first is not place:
+            self.report(place, f"{path} is there already, by {first.told(place)}; a file is included once, and never by itself")
+            return None
+        root = self.tree(path, place)
+        if root is None:
+            return None
+        return replace(self, directory=Path(path).parent)._list(kind, root, Place(root.line, root.column, file=path))
+
+    def tree(self, path: str, named: Place) -> Node | None:
+        """The root of a file that is named at a place."""
+        try:
+            return read_tree(Path(path))
+        except Unreadable as error:
+            if error.place is None:
+                self.report(named, f"{path}: {error.message}")
+            else:
+                self.report(replace(error.place, file=path), error.message)
+            return None
 
     def _one_or_many(self, kind: OneOrMany, node: Node, place: Place) -> Found[Any] | None:
         if isinstance(node, ListNode):
@@ -351,6 +394,12 @@ def _parses(kind: ScalarKind, text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _include(item: Node) -> Entry | None:
+    """What names a file, of an item that is nothing else."""
+    only = item.entries[0] if isinstance(item, MapNode) and len(item.entries) == 1 else None
+    return only if only is not None and only.key == INCLUDE else None
 
 
 def _describe(node: Node, *, secret: bool = False) -> str:

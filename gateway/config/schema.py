@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gateway.config.model import Config
-from gateway.config.reader import FREE, spellings
+from gateway.config.reader import FREE, INCLUDE, spellings
 from gateway.core.kinds import (
     Choice,
     DialectName,
@@ -33,6 +33,13 @@ Schema: TypeAlias = dict[str, object]
 
 _INTERPOLATED: Schema = {"$ref": "#/$defs/interpolated"}
 
+_INCLUDE: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {INCLUDE: {"type": "string", "description": "A file with a list of these, relative to this file."}},
+    "required": [INCLUDE],
+}
+
 
 def json_schema() -> Schema:
     """JSON Schema draft 2020-12 of the file as written, variables included.
@@ -55,7 +62,8 @@ def _schema(kind: Kind) -> Schema:
             return _scalar(kind)
         case ListOf():
             least = {"minItems": kind.at_least} if kind.at_least else {}
-            return {"type": "array", "items": _schema(kind.item), **least, **({"uniqueItems": True} if kind.unique else {})}
+            item = {"anyOf": [_schema(kind.item), _INCLUDE]} if kind.include else _schema(kind.item)
+            return {"type": "array", "items": item, **least, **({"uniqueItems": True} if kind.unique else {})}
         case OneOrMany():
             return {"anyOf": [_schema(kind.item), _schema(kind.several)]}
         case NoneOr():

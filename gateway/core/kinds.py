@@ -275,12 +275,15 @@ class JsonScalar(ScalarKind):
 
 @dataclass(frozen=True)
 class ListOf(Kind):
-    """A list. One wrong item spoils it, unless `keep`: then the good ones are kept, to be judged further."""
+    """A list. One wrong item spoils it, unless `keep`: then the good ones are kept, to be judged further. `include`: an item
+    `{include: FILE}` stands for the items of the list that this file holds.
+    """
 
     item: Kind
     at_least: int = 0
     unique: bool = True
     keep: bool = False
+    include: bool = False
 
     def make(self, values: Iterable[Any]) -> Any:
         return tuple(values)

@@ -21,8 +21,9 @@ def check_overlap(routes: Sequence[ResolvedRoute]) -> Findings:
     for index, later in enumerate(readable):
         taking = shadowing([one.route for one in readable[:index]], later.route)
         if taking:
-            lines = [one.section.place.line for route in taking for one in readable[:index] if one.route is route]
-            spelled = [f"`{route.id}` (line {line})" if route.id else f"line {line}" for route, line in zip(taking, lines, strict=True)]
+            place = later.section.place
+            places = [one.section.place.told(place) for route in taking for one in readable[:index] if one.route is route]
+            spelled = [f"`{route.id}` ({there})" if route.id else there for route, there in zip(taking, places, strict=True)]
             words = f"this route can never match: all of its requests go to {', '.join(spelled)}"
             yield later.section.place_of(ROUTE.path), words
 

@@ -32,8 +32,8 @@ def _check_ids(routes: Sequence[ResolvedRoute]) -> Findings:
     seen: dict[str, ResolvedRoute] = {}
     for one in routes:
         if one.section.sound(ROUTE.id) and (first := seen.setdefault(one.route.id, one)) is not one:
-            line = first.section.place_of(ROUTE.id).line
-            yield one.section.place_of(ROUTE.id), f"duplicate route id `{one.route.id}` (first in line {line})"
+            place = one.section.place_of(ROUTE.id)
+            yield place, f"duplicate route id `{one.route.id}` (first in {first.section.place_of(ROUTE.id).told(place)})"
 
 
 def _check_scopes(routes: Sequence[ResolvedRoute]) -> Findings:
@@ -48,7 +48,7 @@ def _check_scopes(routes: Sequence[ResolvedRoute]) -> Findings:
         if identity(other) != identity(policy):
             place = section.place_of(POLICY.scope) if section.given(POLICY.scope) else one.section.place_of(ROUTE.id)
             words = f"the scope `{policy.scope}` has another principal or other key settings in route `{first.route.id}`"
-            yield place, f"{words} (line {first.section.place.line}); a scope means one thing"
+            yield place, f"{words} ({first.section.place.told(place)}); a scope means one thing"
 
 
 def _check_drain(root: Section, upstreams: Mapping[str, UpstreamConfig], routes: Sequence[ResolvedRoute]) -> Findings:
