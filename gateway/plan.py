@@ -47,7 +47,7 @@ from gateway.core.fingerprint import VERSION, EqualRequests, Fingerprinter, make
 from gateway.core.headers import Fields, wire_name
 from gateway.core.key import KeyFound, find_key_in, find_key_in_body, find_key_in_form, key_finder
 from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_came
-from gateway.core.model import RecordKey, Terms
+from gateway.core.model import Headers, RecordKey, Terms
 from gateway.core.overrides import Overrides, make_overrides
 from gateway.core.policy import (
     BodyKey,
@@ -143,6 +143,7 @@ class GuardPlan:
     replays_alike: bool
     takes_part: bool
     co_commits: bool
+    added: Headers = ()
     rewriting: Rewriting | None = None
     sent: Sending | None = None
 
@@ -151,7 +152,7 @@ class GuardPlan:
 class RoutePlan:
     """The constants of a route. `mode` is as logs and metrics call it. `guard` is None where the route passes straight through, `cors`
     where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same upstream, `rewriting` where the
-    upstream gets the path as it came, `sent` where it gets the fields so.
+    upstream gets the path as it came, `sent` where it gets the fields so. Of answers the fields in `removed` go, and `added` come.
     """
 
     id: str
@@ -163,6 +164,8 @@ class RoutePlan:
     guard: GuardPlan | None
     rewriting: Rewriting | None = None
     sent: Sending | None = None
+    removed: frozenset[bytes] = frozenset()
+    added: Headers = ()
 
 
 def make_plans(
@@ -205,7 +208,8 @@ def make_plans(
         )
         mode = "off" if route.policy is None else route.policy.mode.value
         plans[route.id] = RoutePlan(
-            route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting, _sending(route)
+            *(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting),
+            *(_sending(route), _gone(route), _added(route)),
         )
     return plans
 
@@ -244,7 +248,8 @@ def make_guard_plan(
         seals=isinstance(policy.reconcile.probe, Resend) or policy.accepts,
         promise=_promise(policy) if policy.accepts else None,
         duplicates=_duplicates(policy, before),
-        removed=removed_fields(policy),
+        removed=removed_fields(policy) | _gone(route),
+        added=_added(route),
         settlements=Settlements(policy),
         patience=min(policy.settle_timeout, OBSERVED_PATIENCE) if policy.mode is Mode.OBSERVE else policy.settle_timeout,
         terms=_terms(route.id, policy),
@@ -261,6 +266,14 @@ def make_guard_plan(
 
 def _sending(route: Route) -> Sending | None:
     return None if route.request_headers is None else Sending(route.request_headers)
+
+
+def _gone(route: Route) -> frozenset[bytes]:
+    return frozenset() if route.answer_headers is None else route.answer_headers.gone
+
+
+def _added(route: Route) -> Headers:
+    return () if route.answer_headers is None else route.answer_headers.lines
 
 
 class Settlements(dict[int, Settlement]):

@@ -12,7 +12,7 @@ from typing import assert_never
 from gateway.core.decision import Complete, Doubt, Release, Responded, settle
 from gateway.core.headers import first
 from gateway.core.hints import LONGEST_READ
-from gateway.core.model import Earlier, StoredResponse
+from gateway.core.model import Earlier, Headers, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.core.policy import ForwardKey, Policy, QueryKey
 from gateway.core.reconcile.found import Found, Names, judge
@@ -56,7 +56,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Way:
     """How one look reaches its upstream. `host` is what lookups put into the Host line; `fence` says whether it may
-    still send; `timeout` seconds bound the whole exchange.
+    still send; `timeout` seconds bound the whole exchange. `removed` and `added` are as for `RoutePlan`.
     """
 
     upstream: Upstream
@@ -64,6 +64,8 @@ class Way:
     fence: Callable[[], bool]
     timeout: float
     date: bytes
+    removed: frozenset[bytes] = frozenset()
+    added: Headers = ()
 
 
 async def ask(doubt: Doubtful, policy: Policy, way: Way | None, sealer: Sealer | None) -> Finding:
@@ -169,7 +171,8 @@ def _settled(doubt: Doubtful, policy: Policy, way: Way, whole: "_Whole", line: D
             retention = kept_for(response.headers, policy)
             if said.answer is not None:
                 return Finding("resend", Verdict.EXECUTED, detail, said.answer, retention or None, answered=True)
-            headers = answer_fields(doubt.method, response.status, response.headers, removed_fields(policy), way.date).to_store
+            removed = removed_fields(policy) | way.removed
+            headers = answer_fields(doubt.method, response.status, response.headers, removed, way.date, way.added).to_store
             assert whole.length is not None and whole.digest is not None, "it was read to its end"  # noqa: PT018 - one fact
             answer = StoredResponse(response.status, response.reason, headers, whole.body, whole.length, whole.digest)
             if retention == 0.0:

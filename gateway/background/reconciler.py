@@ -21,6 +21,7 @@ from gateway.background.look import DEAD_LETTERED, Find, Look, Looked, LookTools
 from gateway.background.probe import Way
 from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Pace, Resend
+from gateway.core.sent_fields import AnswerFields
 from gateway.ports import Clock, Observer, Randomness, StoreUnavailable, Upstream
 from gateway.ports.reconciliation import Entry, Reconciliation, Sealer
 
@@ -191,7 +192,7 @@ class Reconciler:
         taken = await tools.reconciliation.take_due(route.id, free, hold, owners)
         for n, doubt in enumerate(() if self._closing else taken):
             wait = n * BUSY / free  # all at once they would stand in the way of the requests of that moment
-            way = None if upstream is None else self._way(name, upstream, started + wait + reconcile.pace.timeout, reconcile.pace.timeout)
+            way = None if upstream is None else self._way(route, upstream, started + wait + reconcile.pace.timeout, reconcile.pace)
             self._begin(Look(tools, route, policy, doubt, way, started + hold - LEAVE), name, wait)
         self._longest = max(self._longest, reconcile.pace.timeout)
         if name in self._silent:
@@ -204,12 +205,13 @@ class Reconciler:
         places = 1 if name in self._silent else pace.concurrency
         return places - sum(1 for other in self._looks.values() if other == name)
 
-    def _way(self, name: str, upstream: Upstream, sends_until: float, timeout: float) -> Way:
+    def _way(self, route: Route, upstream: Upstream, sends_until: float, pace: Pace) -> Way:
         """A look that was held up on its way (a stopped process) sends nothing any more: its record may be another
         attempt's by then.
         """
-        clock = self._tools.clock
-        return Way(upstream, self._hosts(name), lambda: clock.boottime() < sends_until, timeout, clock.http_date())
+        clock, changes = self._tools.clock, route.answer_headers or AnswerFields()
+        host = self._hosts(route.upstream if route.policy is None else _upstream_of(route, route.policy))
+        return Way(upstream, host, lambda: clock.boottime() < sends_until, pace.timeout, clock.http_date(), changes.gone, changes.lines)
 
     # ---- looking
 

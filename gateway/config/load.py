@@ -69,7 +69,7 @@ def _resolve(reader: Reader, file: str, root: Section) -> Config | None:
     reader.mistakes.extend(find_mistakes(root, upstreams, routes))
     if reader.mistakes:
         return None
-    warnings = tuple(Mistake(place.file or file, place, message) for place, message in find_warnings(routes, root))
+    warnings = tuple(Mistake(place.file or file, place, message) for place, message in find_warnings(routes, root, upstreams))
     config = root.make(
         Config,
         upstreams={name: replace(one, tls=_tls_stamped(one.tls)) for name, one in upstreams.items()},

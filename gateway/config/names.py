@@ -43,10 +43,11 @@ from gateway.core.policy import (
 from gateway.core.quota import Quota
 from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
 from gateway.core.rewrite import Rewrite
-from gateway.core.sent_fields import SentFields
+from gateway.core.sent_fields import AnswerFields, SentFields
 from gateway.core.setting import names
 
 ADMIN = names(Admin)
+ANSWER_FIELDS = names(AnswerFields)
 CERTIFICATE = names(CertificatePrincipal)
 CLIENT = names(ClientSettings)
 CONDITION = names(ConditionForm)

@@ -40,6 +40,10 @@ def settings_table(config: Config) -> str:
     for route in config.routes:
         if route.policy is not None:
             rows += _policy(f"routes.{route.id}.", route.policy)
+        if route.request_headers is not None:
+            rows += _changed(f"routes.{route.id}.request_headers.", route.request_headers)
+        if route.answer_headers is not None:
+            rows += _changed(f"routes.{route.id}.answer_headers.", route.answer_headers)
         if route.cors != config.cors and route.cors is not None:
             rows += _changed(f"routes.{route.id}.cors.", route.cors)
     for upstream in config.upstreams.values():
@@ -87,6 +91,8 @@ def _shown(one: Setting, value: object) -> str:
     written = one.write(value)
     if isinstance(written, bool):
         return str(written).lower()
+    if isinstance(written, dict):
+        return ", ".join(f"{name}: {item}" for name, item in written.items())
     return (" ".join(map(str, written)) if isinstance(written, list) else str(written)) or "none"
 
 

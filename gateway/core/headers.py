@@ -255,11 +255,12 @@ class Crossed(NamedTuple):
 _NOT_TO_CLIENT = _HOP | _FRAMING | _OURS | _REQUEST_ID
 
 
-def cross(headers: Headers, date: bytes, *, bodiless: bool = False, removed: Set[bytes] = _NOTHING) -> Crossed:
+def cross(headers: Headers, date: bytes, *, bodiless: bool = False, removed: Set[bytes] = _NOTHING, added: Headers = ()) -> Crossed:
     """An upstream's fields as the first answer carries them and as its record keeps them, in one pass.
 
     As `to_client` and `to_store`; without the upstream's own `X-Request-Id` (the one answer has one, and it is the one in our log), without
-    the lower-case names in `removed`, and with a Date, `date` if the upstream sent none (RFC 9110 section 6.6.1).
+    the lower-case names in `removed`, with the lines of `added` behind the others, and with a Date, `date` if the upstream sent none (RFC
+    9110 section 6.6.1).
     """
     sent: list[tuple[bytes, bytes]] = []
     kept: list[tuple[bytes, bytes]] = []
@@ -277,6 +278,9 @@ def cross(headers: Headers, date: bytes, *, bodiless: bool = False, removed: Set
     if gone:
         sent = [field for field in sent if field[0].lower() not in gone]
         kept = [field for field in kept if field[0].lower() not in gone]
+    if added:
+        sent += added
+        kept += [field for field in added if not _fate(field[0]) & _ONCE]
     if not fates & _DATE or b"date" in gone:
         sent.append((b"Date", date))
         kept.append((b"Date", date))

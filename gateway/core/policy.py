@@ -29,7 +29,7 @@ from gateway.core.quota import Quota
 from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition, Manual, Reconcile, Webhook
 from gateway.core.rewrite import Rewrite
 from gateway.core.route_hosts import parse_host
-from gateway.core.sent_fields import SentFields
+from gateway.core.sent_fields import AnswerFields, SentFields
 from gateway.core.setting import Form, Key, Shape
 from gateway.core.signing import Algorithm
 from gateway.core.units import parse_duration
@@ -740,4 +740,7 @@ class Route:
     ] = ()
     cors: Annotated[Cors | None, "Which pages of other origins may read its answers. Default: as the file's `cors`."] = None
     rewrite: Annotated[Rewrite | None, "The beginning of the path as the upstream gets it. Default: as it came."] = None
+    answer_headers: Annotated[AnswerFields | None, "Fields that are set or removed in the upstream's answers, before these are kept."] = (
+        None
+    )
     request_headers: Annotated[SentFields | None, "Fields that are set or removed on the way to the upstream."] = None

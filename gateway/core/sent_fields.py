@@ -1,13 +1,14 @@
-"""Fields of a request that a route sets or removes on the way to its upstream. Pure.
+"""Fields that a route sets or removes: of a request on the way to its upstream, of an upstream's answer on the way to the client. Pure.
 
-What counts for the key's meaning is what the client sent: principals and fingerprints know nothing of these changes.
+What counts for the key's meaning is what the client sent: principals and fingerprints know nothing of these changes. An answer is changed
+before it is stored, so that a replay equals the first answer, whatever the route says by then.
 """
 
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from gateway.core import texts
-from gateway.core.field_names import FORWARDED, FORWARDED_FAMILIES, FRAMING, HOP_BY_HOP, REPLACED
+from gateway.core.field_names import FORWARDED, FORWARDED_FAMILIES, FRAMING, HOP_BY_HOP, OURS, REPLACED
 from gateway.core.kinds import ListOf, Named, Text
 from gateway.core.model import Headers
 from gateway.core.setting import Key
@@ -24,7 +25,19 @@ def changeable(text: str) -> str:
     return text
 
 
+_ANSWERS_OWN = HOP_BY_HOP | FRAMING | OURS | {b"content-type", b"content-encoding", b"location", b"date", b"via", b"x-request-id"}
+
+
+def changeable_in_answers(text: str) -> str:
+    """The name of a field of answers that a route may set or remove. Raises ValueError with a sentence."""
+    name = texts.header_name(text).lower().encode()
+    if name in _ANSWERS_OWN or name.startswith((b"idempotency-", b"idempotent-")):
+        raise ValueError(f"{text[:70]} says how the answer is sent, what it means, or is the gateway's to write; name another field")
+    return text
+
+
 _NAME = Text("a header name", changeable, texts.HEADER_PATTERN)
+_ANSWER_NAME = Text("a header name", changeable_in_answers, texts.HEADER_PATTERN)
 _VALUE = Text("text", texts.header_value, secret=True)
 
 
@@ -36,6 +49,29 @@ class SentFields:
         tuple[tuple[str, str], ...], Key("set"), Named(_NAME, _VALUE, fold=True), "Names and values; those of a client go."
     ] = field(default=(), repr=False)
     removed: Annotated[tuple[str, ...], Key("remove"), ListOf(_NAME), "Names that the upstream does not get."] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFields:
+    """The same of answers; letter case alone does not tell names apart."""
+
+    added: Annotated[
+        tuple[tuple[str, str], ...],
+        Key("set"),
+        Named(_ANSWER_NAME, Text("text", texts.header_value), fold=True),
+        "Names and values; those of the upstream go.",
+    ] = ()
+    removed: Annotated[tuple[str, ...], Key("remove"), ListOf(_ANSWER_NAME), "Names that clients do not get."] = ()
+
+    @property
+    def lines(self) -> Headers:
+        """What is set, as it is sent."""
+        return tuple((name.encode(), value.encode()) for name, value in self.added)
+
+    @property
+    def gone(self) -> frozenset[bytes]:
+        """The lower-case names of which nothing of the upstream's is left."""
+        return frozenset(name.lower().encode() for name in (*dict(self.added), *self.removed))
 
 
 class Sending:

@@ -13,13 +13,14 @@ from gateway.core.reconcile.found import Built, Found, Names, build, document_of
 from gateway.core.reconcile.policy import AnswerPlan
 
 
-def answer_fields(method: str, status: int, headers: Headers, removed: Set[bytes], date: bytes) -> Crossed:
-    """The fields of an answer as the client gets them and as its record keeps them: end-to-end ones, without those in `removed`, and with a
-    Date (RFC 9110 section 6.6.1), `date` if the upstream sent none.
+def answer_fields(method: str, status: int, headers: Headers, removed: Set[bytes], date: bytes, added: Headers = ()) -> Crossed:
+    """The fields of an answer as the client gets them and as its record keeps them: end-to-end ones, without those in `removed`, with
+    those that are `added`, and with a Date (RFC 9110 section 6.6.1), `date` if the upstream sent none.
 
     An answer to HEAD and a 304 keep their `Content-Length`, which says what a GET would have got (section 8.6).
     """
-    return cross(headers, date, bodiless=status == 304 or (method == "HEAD" and status != 204), removed=removed)
+    bodiless = status == 304 or (method == "HEAD" and status != 204)
+    return cross(headers, date, bodiless=bodiless, removed=removed, added=added)
 
 
 def removed_fields(policy: Policy) -> frozenset[bytes]:

@@ -270,7 +270,7 @@ class Attempt:
     async def _read(self, response: UpstreamResponse) -> Response:
         """Read to the end, keeping at most `response_body`. What is larger, or streams by the route's wish, is relayed meanwhile."""
         guard, policy, method = self._guard, self._guard.policy, self._request.method
-        crossed = answer_fields(method, response.status, response.headers, guard.removed, self._deps.clock.http_date())
+        crossed = answer_fields(method, response.status, response.headers, guard.removed, self._deps.clock.http_date(), guard.added)
         # An answer without a body has no last piece that could wait for the commit: it waits itself.
         stream = policy.stream and response.content_length != 0 and method != "HEAD" and response.status not in {204, 304}
         whole = None if stream else await response.read(min(INLINE, policy.limits.response_body))

@@ -41,7 +41,8 @@ async def forward_unprotected(deps: Dependencies, request: GuardedRequest, label
 
 async def _answer(deps: Dependencies, request: GuardedRequest, response: UpstreamResponse) -> Passed | Relayed:
     """Whole, if it is small; else as it comes."""
-    headers = answer_fields(request.method, response.status, response.headers, request.guard.removed, deps.clock.http_date()).to_client
+    guard, date = request.guard, deps.clock.http_date()
+    headers = answer_fields(request.method, response.status, response.headers, guard.removed, date, guard.added).to_client
     try:
         body = None if response.content_length is None else await response.read(INLINE)
     except BaseException:

@@ -34,7 +34,7 @@ async def pass_through(call: Call, plan: RoutePlan, wire_headers: Headers, clock
         call.go_on()
         response = await plan.upstream.send(await _wire_request(call, plan, wire_headers), _no_fence)
         status = response.status
-        answer = await _answer(call.method, response, clock)
+        answer = await _answer(call.method, response, clock, plan)
     except NotSent as failure:
         tell_unreachable(observer, plan.route.upstream, failure)
         answer, reason = unreachable(failure), failure.reason.value
@@ -102,12 +102,12 @@ def _upgrade(call: Call) -> bytes | None:
     return upgrade_of(call.method, call.fields, b"%d.%d" % call.version) if call.connection.upgradable else None
 
 
-async def _answer(method: str, response: UpstreamResponse, clock: Clock) -> Answer:
+async def _answer(method: str, response: UpstreamResponse, clock: Clock, plan: RoutePlan) -> Answer:
     """Whole, if it is announced to be small; else as it comes. RFC 9110 section 6.6.1: what has no Date gets the date of its receipt."""
     if response.status == 101:
         headers = tuple([field for field in to_client(response.headers) if field[0].lower() != b"x-request-id"])
         return Switched(response.status, response.reason, headers, response.tunnel())
-    headers = cross(response.headers, clock.http_date()).to_client
+    headers = cross(response.headers, clock.http_date(), removed=plan.removed, added=plan.added).to_client
     bodiless = method == "HEAD" or response.status in {204, 304}
     if not bodiless and response.content_length is not None and (body := await _read_small(response)) is not None:
         return Passed(response.status, response.reason, headers, body)

@@ -48,6 +48,7 @@ NEEDS_MORE = {
     ".routes.host",
     ".routes.rewrite",
     ".routes.request_headers",
+    ".routes.answer_headers",
     ".routes.cors",
     ".admin.tls",
     ".admin.url",

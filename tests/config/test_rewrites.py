@@ -74,6 +74,24 @@ def test_patterns_meet_where_a_path_belongs_to_both(one: Pattern, other: Pattern
     assert meet(one, other) == any(one.matches(path) and other.matches(path) for path in PATHS)
 
 
+@pytest.mark.parametrize(
+    ("url", "route", "told"),
+    [
+        ("http://PAYMENTS:8000", "path: /**", "takes, unguarded, any spelling"),
+        ("http://other:8000", "path: /**", None),
+        ("http://payments:8001", "path: /**", None),
+        ("http://payments:8000/v1", "path: /charges", "may reach, unguarded"),
+        ("http://payments:8000/v2", "path: /charges", None),
+        ("http://payments:8000", "path: /open/**, rewrite: {from: /open, to: /}", "may reach, unguarded"),
+    ],
+)
+def test_two_names_of_one_server_are_one_upstream(tmp_path: Path, url: str, route: str, told: str | None) -> None:
+    text = HEAD.replace("  payments:", f'  same: {{url: "{url}"}}\n  payments:') + ROUTES
+    found = [str(one) for one in read(tmp_path, f"{text}  - {{id: open, upstream: same, {route}}}\n").warnings]
+    assert any("unguarded" in one for one in found) == (told is not None), found
+    assert told is None or any(told in one for one in found)
+
+
 def test_the_path_at_the_upstream_is_a_pattern() -> None:
     """Parameters and the rest stay."""
     assert Rewrite("/v1", "/a/b").pattern("/v1/{id}/**") == parse_pattern("/a/b/{id}/**")

@@ -412,13 +412,18 @@ def test_tables_are_lower_case() -> None:
     assert all(name == name.lower() == name.strip() for name in (*tables, *FORWARDED_FAMILIES, *PER_EXCHANGE_FAMILIES))
 
 
-@given(lines, st.booleans(), st.sets(st.sampled_from([b"x-a", b"date", b"set-cookie"])))
-def test_one_pass_is_both(headers: Headers, bodiless: bool, removed: set[bytes]) -> None:
-    """`cross` gives what `to_client` and `to_store` give one after the other, with a date, without the upstream's request id."""
+ADDED = st.sampled_from([(), ((b"X-New", b"1"),), ((b"Set-Cookie", b"a=1"), (b"X-New", b"1"))])
+
+
+@given(lines, st.booleans(), st.sets(st.sampled_from([b"x-a", b"date", b"set-cookie"])), ADDED)
+def test_one_pass_is_both(headers: Headers, bodiless: bool, removed: set[bytes], added: Headers) -> None:
+    """`cross` gives what `to_client` and `to_store` give one after the other, with what is added, with a date, without the upstream's
+    request id.
+    """
     gone = removed | {b"x-request-id"}
-    sent = tuple([line for line in to_client(headers, bodiless=bodiless) if line[0].lower() not in gone])
+    sent = tuple([line for line in to_client(headers, bodiless=bodiless) if line[0].lower() not in gone]) + added
     date: Headers = () if b"date" in names(sent) else ((b"Date", b"now"),)
-    assert cross(headers, b"now", bodiless=bodiless, removed=frozenset(removed)) == (sent + date, to_store(sent) + date)
+    assert cross(headers, b"now", bodiless=bodiless, removed=frozenset(removed), added=added) == (sent + date, to_store(sent) + date)
 
 
 def test_a_flood_of_names_takes_no_memory() -> None:

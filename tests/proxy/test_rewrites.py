@@ -4,7 +4,7 @@ import pytest
 
 from tests.proxy.house import House, Plan, fresh, refusal, replayed
 from tests.support.client import Answer, ask
-from tests.support.upstream import CountingUpstream
+from tests.support.upstream import CountingUpstream, Exchange
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -18,6 +18,12 @@ ROUTES = """
     idempotency: {}
     request_headers: &sent {set: {X-Edge: eu}, remove: [X-Debug]}
   - {id: free, path: /free, upstream: payments, request_headers: *sent}
+  - id: changed
+    path: /changed
+    upstream: payments
+    idempotency: {key: {required: false}}
+    answer_headers: &answers {set: {X-Edge: eu, Retry-After: "7"}, remove: [server]}
+  - {id: changed-free, path: /changed-free, upstream: payments, answer_headers: *answers}
   - {id: moved, path: /moved/**, upstream: deep, rewrite: {from: /moved, to: /}}
   - {id: below, path: /**, upstream: deep}
 """
@@ -105,3 +111,27 @@ async def test_fields_are_set_and_removed(house: House, path: bytes) -> None:
     names = {b"x-edge", b"x_edge", b"x-debug", b"x_debug", b"x-other"}
     assert [field for field in house.last.fields if field[0].lower() in names] == [(b"X-Other", b"3"), (b"X-Edge", b"eu")]
     assert replayed(await house.ask(path, key)) == (path == b"/fields")
+
+
+@pytest.mark.parametrize(("path", "keyed"), [(b"/changed", True), (b"/changed", False), (b"/changed-free", False)])
+async def test_an_answer_is_changed_before_it_is_stored(house: House, path: bytes, *, keyed: bool) -> None:
+    """A replay equals the first answer, whatever the map says by then; what is of one exchange is not stored."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.answer(fields=(b"Server: apache", b"x-edge: inner", b"X-Kept: 1"))
+
+    house.upstream.behave = answer
+    key = fresh() if keyed else None
+    first = await house.ask(path, key)
+    told = [(name.lower(), value) for name, value in first.fields]
+    assert [value for name, value in told if name == b"x-edge"] == [b"eu"]
+    assert (b"x-kept", b"1") in told
+    assert (b"retry-after", b"7") in told
+    assert b"server" not in dict(told)
+    if key is not None:
+        await house.reload(ROUTES.replace("X-Edge: eu, Retry", "X-Edge: us, Retry"))
+        again = await house.ask(path, key)
+        assert replayed(again)
+        assert (again.field("x-edge"), again.field("server"), again.field("retry-after")) == (b"eu", None, None)
+        assert (await house.ask(path, fresh())).field("x-edge") == b"us"
+        await house.reload(ROUTES)

@@ -5,7 +5,7 @@ rarely mean what they say. Each check skips what was already reported as broken.
 from collections.abc import Mapping, Sequence
 
 from gateway.config.checks.accepted import check_accepted
-from gateway.config.checks.common import Findings, ResolvedRoute
+from gateway.config.checks.common import Findings, ResolvedRoute, servers_of
 from gateway.config.checks.cors import check_cors, warn_of_cors
 from gateway.config.checks.listeners import check_listeners, warn_of_listeners
 from gateway.config.checks.overlap import check_overlap, warn_of_overlap
@@ -15,7 +15,7 @@ from gateway.config.checks.quotas import check_quotas, warn_of_quotas
 from gateway.config.checks.recovery import check_recovery, warn_of_recovery
 from gateway.config.checks.rewrites import check_rewrites, warn_of_rewrites
 from gateway.config.checks.routes import check_routes, warn_of_routes
-from gateway.config.checks.sent_fields import check_sent_fields
+from gateway.config.checks.sent_fields import check_answer_fields, check_sent_fields
 from gateway.config.checks.tracing import check_tracing
 from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
 from gateway.config.checks.users import check_users
@@ -35,6 +35,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_overlap(routes)
     yield from check_rewrites(routes)
     yield from check_sent_fields(routes)
+    yield from check_answer_fields(routes)
     yield from check_cors(root, routes)
     for one in routes:
         if one.guard is not None:
@@ -48,15 +49,18 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_users(root)
 
 
-def find_warnings(routes: Sequence[ResolvedRoute], root: Section) -> tuple[tuple[Place, str], ...]:
+def find_warnings(
+    routes: Sequence[ResolvedRoute], root: Section, upstreams: Mapping[str, UpstreamConfig] | None = None
+) -> tuple[tuple[Place, str], ...]:
     """Every warning once, also where several routes take it from `defaults`. `root` is the whole file."""
+    servers = servers_of(upstreams or {})
     found = [
         *warn_of_listeners(root, routes),
         *warn_of_upstreams(root, routes),
         *warn_of_cors(root, routes),
         *warn_of_routes(routes),
-        *warn_of_overlap(routes),
-        *warn_of_rewrites(routes),
+        *warn_of_overlap(routes, servers),
+        *warn_of_rewrites(routes, servers),
         *warn_of_policies(routes),
         *warn_of_quotas(root, routes),
         *warn_of_recovery(routes),

@@ -4,7 +4,7 @@ ones are.
 
 from collections.abc import Sequence
 
-from gateway.config.checks.common import Findings, ResolvedRoute
+from gateway.config.checks.common import Findings, ResolvedRoute, Servers
 from gateway.config.names import ROUTE
 from gateway.core.path_pattern import parse_pattern
 from gateway.core.policy import Route
@@ -73,20 +73,20 @@ def _takes_methods(methods: frozenset[str], later: Route) -> bool:
     return not methods or (bool(later.methods) and later.methods <= methods)
 
 
-def warn_of_overlap(routes: Sequence[ResolvedRoute]) -> Findings:
+def warn_of_overlap(routes: Sequence[ResolvedRoute], servers: Servers) -> Findings:
     readable = [one for one in routes if one.section.sound(ROUTE.path, ROUTE.methods, ROUTE.upstream)]
     guarded = [one for one in readable if one.idempotency is not None]
     for open_one in readable:
         if open_one.idempotency is None:
-            yield from _warn_of_catch_all(open_one, guarded)
+            yield from _warn_of_catch_all(open_one, guarded, servers)
     for one in guarded:
-        yield from _warn_of_methods(one, readable)
+        yield from _warn_of_methods(one, readable, servers)
 
 
-def _warn_of_catch_all(one: ResolvedRoute, guarded: Sequence[ResolvedRoute]) -> Findings:
+def _warn_of_catch_all(one: ResolvedRoute, guarded: Sequence[ResolvedRoute], servers: Servers) -> Findings:
     """Whatever spelling of a guarded path the gateway does not know goes through a catch-all."""
     for guard in guarded:
-        beside = _covers(one.route, guard.route) and not _covers(guard.route, one.route) and one.route.upstream == guard.route.upstream
+        beside = _covers(one.route, guard.route) and not _covers(guard.route, one.route) and _one_upstream(one, guard, servers)
         if beside and _share_methods(one.route, guard.route):
             words = f"takes, unguarded, any spelling of {guard.route.path} (route `{guard.route.id}`) that the upstream alone knows"
             yield one.section.place_of(ROUTE.path), f"{words}; {_remedy(one.route, guard.route)}"
@@ -99,13 +99,13 @@ def _remedy(one: Route, guard: Route) -> str:
     return "give it `methods: [GET, HEAD, OPTIONS]`, and other paths routes of their own"
 
 
-def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> Findings:
+def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute], servers: Servers) -> Findings:
     """A key that comes with another method protects nothing, and only a test of that method would show it."""
     if not one.route.methods:
         return
     free = CHANGING - one.route.methods
     for other in routes:
-        if other is one or not _covers(other.route, one.route) or other.route.upstream != one.route.upstream:
+        if other is one or not _covers(other.route, one.route) or not _one_upstream(other, one, servers):
             continue
         taken = free & (other.route.methods or CHANGING)
         if taken and other.idempotency is None:
@@ -115,6 +115,12 @@ def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute]) -> Fin
             yield one.section.place_of(ROUTE.methods), f"{words}; list them here, or keep them out of there"
             return
         free -= taken
+
+
+def _one_upstream(one: ResolvedRoute, other: ResolvedRoute, servers: Servers) -> bool:
+    """Whether equal paths of the two lead to one place, whatever their upstreams are called."""
+    nowhere = frozenset[tuple[str, str]]()
+    return not servers.get(one.route.upstream, nowhere).isdisjoint(servers.get(other.route.upstream, nowhere))
 
 
 def _covers(one: Route, other: Route) -> bool:

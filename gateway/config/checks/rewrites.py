@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from gateway.config.checks.common import Findings, ResolvedRoute
+from gateway.config.checks.common import Findings, ResolvedRoute, Servers
 from gateway.config.names import REWRITE, ROUTE
 from gateway.core.path_interpretations import loosen
-from gateway.core.path_pattern import Pattern, parse_pattern
+from gateway.core.path_pattern import Pattern, parse_pattern, path_segments
 from gateway.core.policy import Route
 from gateway.core.route_hosts import covers
 
@@ -18,29 +18,33 @@ def check_rewrites(routes: Sequence[ResolvedRoute]) -> Findings:
             yield section.place_of(REWRITE.prefix), f"{one.route.path} does not begin with {rewrite.prefix}; write a beginning of the path"
 
 
-def warn_of_rewrites(routes: Sequence[ResolvedRoute]) -> Findings:
+def warn_of_rewrites(routes: Sequence[ResolvedRoute], servers: Servers) -> Findings:
     """The guards are asked about the client's path, so none is asked about what another path becomes."""
     guarded = [one for one in routes if one.idempotency is not None]
     for one in routes:
         if one.idempotency is None:
-            guard = next((guard.route for guard in guarded if _walks_around(one.route, guard.route)), None)
+            guard = next((guard.route for guard in guarded if _walks_around(one.route, guard.route, servers)), None)
             if guard is not None:
                 words = f"what it takes may reach, unguarded, what the upstream knows of {guard.path} (route `{guard.id}`)"
                 yield one.section.place_of(ROUTE.rewrite, ROUTE.path), f"{words}; rewrite it to another prefix, or guard it too"
 
 
-def _walks_around(one: Route, guard: Route) -> bool:
-    """Where both rewrite alike, the order of the routes decides, as it does without."""
-    if one.upstream != guard.upstream or one.rewrite == guard.rewrite:
-        return False
+def _walks_around(one: Route, guard: Route, servers: Servers) -> bool:
+    """Where both change paths alike, the order of the routes decides, as it does where neither does."""
     methods = not one.methods or not guard.methods or one.methods & guard.methods
     hosts = not one.hosts or not guard.hosts or any(covers(a, b) or covers(b, a) for a in one.hosts for b in guard.hosts)
-    return bool(methods and hosts) and meet(_at_upstream(one), _at_upstream(guard))
+    if not (methods and hosts):
+        return False
+    pairs = [(mine, its) for mine in servers.get(one.upstream, ()) for its in servers.get(guard.upstream, ()) if mine[0] == its[0]]
+    changed = [(mine, its) for (_, mine), (_, its) in pairs if mine != its or one.rewrite != guard.rewrite]
+    return any(meet(_at_upstream(one, mine), _at_upstream(guard, its)) for mine, its in changed)
 
 
-def _at_upstream(route: Route) -> Pattern:
+def _at_upstream(route: Route, prefix: str) -> Pattern:
     pattern = parse_pattern(route.path) if route.rewrite is None else route.rewrite.pattern(route.path)
-    return Pattern(tuple(None if name is None else loosen(name) for name in pattern.segments), pattern.rest)
+    own = _segments(pattern)
+    segments = (*(path_segments(prefix) if prefix else ()), *own) or pattern.segments
+    return Pattern(tuple(None if name is None else loosen(name) for name in segments), pattern.rest)
 
 
 def meet(one: Pattern, other: Pattern) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gateway.config.checks.common import Findings, ResolvedRoute
-from gateway.config.names import POLICY, ROUTE, SENT_FIELDS
+from gateway.config.names import ANSWER_FIELDS, POLICY, ROUTE, SENT_FIELDS
 from gateway.core.policy import HeaderKey, Policy
 
 
@@ -21,6 +21,19 @@ def check_sent_fields(routes: Sequence[ResolvedRoute]) -> Findings:
                     yield section.place_of(field), f"{first} and {name} are one field; keep one of them"
                 if _folded(name) in keys:
                     yield section.place_of(field), f"{name} holds the key; `forward_key` says what the upstream sees of it"
+
+
+def check_answer_fields(routes: Sequence[ResolvedRoute]) -> Findings:
+    for one in routes:
+        changes, section = one.route.answer_headers, one.section.sub(ROUTE.answer_headers)
+        if changes is None or section.broken or not one.section.sound(ROUTE.answer_headers):
+            continue
+        seen: dict[str, str] = {}
+        for field, names in ((ANSWER_FIELDS.added, [name for name, _ in changes.added]), (ANSWER_FIELDS.removed, changes.removed)):
+            for name in names:
+                first = seen.setdefault(name.lower(), name)
+                if first is not name:
+                    yield section.place_of(field), f"{first} and {name} are one field; keep one of them"
 
 
 def _keys(policy: Policy | None) -> set[str]:
