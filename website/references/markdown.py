@@ -37,5 +37,5 @@ def code(text: object) -> str:
 
 def page(title: str, *parts: str) -> str:
     """A page of parts, which an empty line separates."""
-    made = f"<!-- Made by `python3 scripts/docs --references`: change the source instead. -->\n\n# {title}\n"
+    made = f"# {title}\n\n<!-- Made by `python3 scripts/docs --references`: change the source instead. -->\n"
     return "\n".join([made, *(part if part.endswith("\n") else f"{part}\n" for part in parts)])
