@@ -13,11 +13,14 @@ import pytest
 import yaml
 
 from gateway.config import Config, load
+from gateway.core.redis_url import SentinelUrl, parse_redis_url
+from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.redis import find_server
 from tests.deploy.support import IMAGE, ROOT, compose, filled, route_map, services
 from tests.devtools.dev.running import Dev
 
 FOLDER = ROOT / "deploy" / "compose"
-OVERLAYS = ["accepted", "balanced", "secret-files", "standby"]
+OVERLAYS = ["accepted", "balanced", "secret-files", "sentinel", "standby"]
 haproxy = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
 
 Services = dict[str, dict[str, Any]]
@@ -59,7 +62,8 @@ def test_images_can_be_pinned_by_digest() -> None:
     digest = "registry.example/one@sha256:" + "0" * 64
     for name, service in ALL.items():
         if service["image"] != IMAGE:
-            variable = "POSTGRES_IMAGE" if name == "standby" else "HAPROXY_IMAGE" if name == "balancer" else f"{name.upper()}_IMAGE"
+            of_others = {"standby": "POSTGRES", "balancer": "HAPROXY", **dict.fromkeys(new_of("sentinel"), "REDIS")}
+            variable = f"{of_others.get(name, name.upper())}_IMAGE"
             texts = [(ROOT / "docker-compose.yml").read_text(), *((FOLDER / f"{one}.yml").read_text() for one in OVERLAYS)]
             assert any(digest in str(filled(text, {variable: digest})) for text in texts), variable
     build = compose({"PYTHON_IMAGE": digest})["services"]["migrate"]["build"]
@@ -177,6 +181,40 @@ def test_the_primary_waits_for_the_standby() -> None:
         dsn = services()[name]["environment"]["GATEWAY_POSTGRES_DSN"]
         assert document[name]["environment"] == {"GATEWAY_POSTGRES_DSN": dsn.replace("@postgres:5432/", "@postgres:5432,standby:5432/")}
     assert document["migrate"]["depends_on"] == {"standby": {"condition": "service_healthy"}}
+
+
+# ---- sentinel
+
+
+def test_the_gateway_knows_all_sentinels_and_their_name_of_the_primary() -> None:
+    """Most of the Sentinels can promote the replica, which is started like the primary and says its own name."""
+    added = new_of("sentinel")
+    replica, *watchers = added
+    text = (FOLDER / "sentinel.yml").read_text()
+    monitored = re.search(r"sentinel monitor (\w+) redis 6379 (\d)", text)
+    assert monitored is not None
+    assert len(watchers) // 2 < int(monitored[2]) <= len(watchers)
+    document = overlay("sentinel")["services"]
+    for name in ("gateway", "migrate"):
+        url = parse_redis_url(document[name]["environment"]["GATEWAY_REDIS_URL"])
+        assert isinstance(url, SentinelUrl)
+        assert (url.master, [host for host, _ in url.hosts]) == (monitored[1], watchers)
+    assert list(document["gateway"]["depends_on"]) == watchers
+    base = services()["redis"]["command"]
+    assert document["redis"]["command"] == [*base, "--replica-announce-ip", "redis"]
+    assert added[replica]["command"] == [*base, "--replica-announce-ip", replica, "--replicaof", "redis", "6379"]
+
+
+def test_a_sentinel_takes_its_file(tmp_path: Path) -> None:
+    """What its entry point writes, with a primary that can be found here."""
+    script = new_of("sentinel")["sentinel-1"]["entrypoint"][-1].replace("/data", str(tmp_path)).replace("redis 6379", "localhost 6379")
+    script = script.replace("port 26379", f"port {free_port()}").replace("redis-server ", f"{find_server()} ")
+    with subprocess.Popen(["sh", "-ec", script], stdout=subprocess.PIPE, text=True) as sentinel:
+        assert sentinel.stdout is not None
+        try:
+            assert any("+monitor master gateway" in line for line in sentinel.stdout)
+        finally:
+            sentinel.terminate()
 
 
 # ---- the tour

@@ -52,6 +52,7 @@ class Setup:
     """The `tls` of the admin listener."""
     admin_ca: Path | None = None
     """Who signed the certificate of the admin listener, where it has one."""
+    redis_timeout: str = "100ms"
 
     def yaml(self, port: int, admin: int) -> str:
         tls = f", tls: {self.admin_tls}" if self.admin_tls else ""
@@ -62,7 +63,7 @@ class Setup:
 listen: "{self.listen or f"127.0.0.1:{port}"}"
 admin: {{listen: "127.0.0.1:{admin}"{tls}}}
 postgres: {{dsn: "{self.postgres}", timeout: {self.postgres_timeout}}}
-redis: {{url: "{self.redis}"}}
+redis: {{url: "{self.redis}", timeout: {self.redis_timeout}}}
 digest_secret: a-secret-of-the-tests-0123456789
 drain: {self.drain}
 upstreams:

@@ -38,7 +38,7 @@ EVERY = 10.0
 HURRY = 0.5
 """Those while a node is away, or a slot is nobody's or moves."""
 
-_LEAST = 0.1
+_LEAST = 0.25
 _ASKED = 3
 _MAX_REDIRECTS = 4
 _STILL_MOVES = 5.0

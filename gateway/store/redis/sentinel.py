@@ -37,15 +37,15 @@ class SentinelPlace:
     def __init__(self, url: SentinelUrl) -> None:
         self._url = url
         self._sentinels = {host: Kept(opener(url.sentinel.at(host))) for host in url.hosts}
-        self._found: Host | None = None
+        self._found: Told | None = None
         opener(url.primary.at(url.hosts[0]))  # says what is wrong with the options
         self.address = f"the primary {url.master} of the Sentinels {', '.join(map(spelled, url.hosts))}"
 
     async def find(self, deadline: float) -> Opener:
         """As `Place.find`."""
         self._found = await self._look(deadline)
-        self.address = spelled(self._found)
-        return opener(self._url.primary.at(self._found))
+        self.address = spelled(self._found.host)
+        return opener(self._url.primary.at(self._found.host))
 
     async def changed(self) -> None:
         """As `Place.changed`."""
@@ -53,7 +53,7 @@ class SentinelPlace:
         while True:
             await asyncio.sleep(EVERY)
             try:
-                if await self._look(loop.time() + PATIENCE) != self._found:
+                if self._supersedes(await self._look(loop.time() + PATIENCE)):
                     return
             except (Unfit, OSError):
                 pass  # the connection says whether the primary is there
@@ -69,7 +69,14 @@ class SentinelPlace:
         """As `Place.close`."""
         await asyncio.gather(*(sentinel.close() for sentinel in self._sentinels.values()))
 
-    async def _look(self, deadline: float) -> Host:
+    def _supersedes(self, told: Told) -> bool:
+        """Whether it is another primary than the one that was found. A Sentinel that has not heard of the last promotion yet says nothing
+        new.
+        """
+        found = self._found
+        return found is None or (told.host != found.host and told.epoch >= found.epoch)
+
+    async def _look(self, deadline: float) -> Told:
         loop = asyncio.get_running_loop()
         waiting: set[asyncio.Task[Told | Exception]] = {loop.create_task(self._ask(host, deadline)) for host in self._sentinels}
         told: list[Told] = []
@@ -84,7 +91,7 @@ class SentinelPlace:
             for one in waiting:
                 one.cancel()  # its question goes on, within its time
         if told:
-            return max(told, key=lambda one: one.epoch).host
+            return max(told, key=lambda one: one.epoch)
         raise _worst(failed)
 
     async def _ask(self, host: Host, deadline: float) -> Told | Exception:

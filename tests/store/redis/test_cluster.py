@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from uuid import UUID
 
 import pytest
 from redis.exceptions import MovedError
@@ -12,6 +13,8 @@ from redis.exceptions import MovedError
 from gateway.core.redis_url import ClusterUrl, parse_redis_url
 from gateway.devtools.embedded.launch import LOOPBACK
 from gateway.ports import StoreUnavailable
+from gateway.runtime.system import SystemClock
+from gateway.store.deletions import Deletions
 from gateway.store.null_observer import NullObserver
 from gateway.store.redis.cluster import Cluster
 from gateway.store.redis.codec import entry_key, lease_prefix
@@ -21,7 +24,7 @@ from gateway.store.redis.server import CLUSTER_RIGHTS
 from gateway.store.redis.servers import faults_of
 from gateway.store.redis.slots import SLOTS, slot_of
 from tests.store.redis.support import breaker, digest, done, eventually, token
-from tests.support.redis_topologies import ClusterNodes, Node, cluster
+from tests.support.redis_topologies import ClusterNodes, Node, cluster, until
 
 FAR = 1 << 62
 
@@ -283,3 +286,40 @@ async def test_a_killed_node_costs_its_own_keys_a_moment(nodes: ClusterNodes, ca
         with pytest.raises(MovedError):
             killed.ask("GET", entry_key(lookup))
     assert await faults_of(nodes.url) == []
+
+
+async def test_a_promoted_replica_that_lacks_a_deletion_is_not_believed(nodes: ClusterNodes) -> None:
+    """Its copy of the deleted entry is genuine to the byte, and it has the slots: only the list of deleted lives tells."""
+    nodes.settle()
+    lookup, deleted, kept = digest(), UUID(int=1), UUID(int=2)
+    primary = nodes.owner(slot(lookup))
+    behind = next(node for node in nodes.nodes if node.ask("INFO", "replication").get("master_port") == primary.port)
+    lives: dict[UUID, int] = {}
+
+    async def read(_: int) -> tuple[int, dict[UUID, int]]:
+        return len(lives), lives
+
+    async with hot_path(nodes.url) as hot:
+        deletions = Deletions(read, lambda: hot.link.eras.last, lambda: 1, SystemClock())
+        owner = await lease(hot, lookup)
+        assert await done(hot.complete, lookup, owner, b"completed", 60_000)
+        until(lambda: primary.ask("WAIT", 1, 1000) == 1)
+        behind.ask("CONFIG", "SET", "masterauth", "wrong")
+        behind.ask("CLIENT", "KILL", "TYPE", "master")
+        await deletions.refresh()
+        assert deletions.believes(deleted, hot.era(lookup))
+        lives[deleted] = 2
+        assert await hot.forget(lookup)
+        era = hot.era(lookup)
+        behind.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+        await again(hot, lookup)
+        async with asyncio.timeout(20):
+            while hot.era(lookup) == era:
+                await again(hot, lookup)
+        await again(hot, lookup)
+        assert await hot.get(lookup) == b"completed"
+        assert not deletions.believes(deleted, hot.era(lookup))
+        await deletions.refresh()
+        assert [deletions.believes(life, hot.era(lookup)) for life in (deleted, kept)] == [False, True]
+    behind.ask("CONFIG", "SET", "masterauth", nodes.word)
+    nodes.settle()

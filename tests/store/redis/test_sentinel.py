@@ -93,8 +93,8 @@ async def test_a_link_leaves_a_primary_that_the_sentinels_no_longer_name(house: 
 
         lost = True
 
-        async def _look(self, deadline: float) -> tuple[str, int]:
-            return ("127.0.0.1", cut_off.port) if self.lost else await super()._look(deadline)
+        async def _look(self, deadline: float) -> Told:
+            return Told(0, ("127.0.0.1", cut_off.port)) if self.lost else await super()._look(deadline)
 
     async with Relay(house.primary.url) as cut_off:
         url = parse_redis_url(house.url)
@@ -162,6 +162,17 @@ async def test_a_running_gateway_tells_the_kind(house: Sentinels, scheme: str, r
     assert set(heard.errors) == {("connect", reason)}
     (line,) = [record.message for record in caplog.records]
     assert f"({reason}: " in line
+
+
+async def test_a_sentinel_that_is_behind_moves_nobody() -> None:
+    """Of two answers the later promotion counts: else a link would be led to and fro while the Sentinels tell one another."""
+    url = parse_redis_url(f"redis+sentinel://one/0?master={MASTER}")
+    assert isinstance(url, SentinelUrl)
+    place = SentinelPlace(url)
+    assert place._supersedes(Told(4, ("new", 1)))
+    place._found = Told(5, ("new", 1))
+    said = [Told(4, ("old", 1)), Told(6, ("new", 1)), Told(5, ("other", 1)), Told(6, ("old", 1))]
+    assert [place._supersedes(one) for one in said] == [False, False, True, True]
 
 
 def test_replies_of_sentinels_are_read() -> None:
