@@ -96,7 +96,7 @@ def _ends_free(arrange: Callable[[Stage], object], policy: Policy) -> Callable[[
 
 
 @pytest.mark.parametrize("operation", ["reserve", "complete", "find", "renew"])
-@pytest.mark.parametrize("trouble", STORE, ids=str)
+@pytest.mark.parametrize("trouble", STORE, ids=lambda trouble: type(trouble).__name__)
 def test_a_place_is_free_after_any_trouble_of_a_store(operation: str, trouble: Trouble) -> None:
     first: list[Any] = [] if operation in {"reserve", "complete"} else [LosesReply()]
 
@@ -107,7 +107,7 @@ def test_a_place_is_free_after_any_trouble_of_a_store(operation: str, trouble: T
     _ends_free(arrange, ONE)()
 
 
-@pytest.mark.parametrize("part", UPSTREAM, ids=str)
+@pytest.mark.parametrize("part", UPSTREAM, ids=["status", "in doubt", "defect", "not sent", "defect unsent"])
 def test_a_place_is_free_after_any_trouble_of_an_upstream(part: Part) -> None:
     _ends_free(lambda stage: stage.upstream.plays(part), ONE)()
 
