@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.core.conninfo import complete, parse_dsn
+from gateway.core.oidc import secure_url
 from gateway.core.redis_url import parse_redis_url
 from gateway.core.texts import socket_path
 from gateway.core.user_token import read_digest
@@ -201,6 +202,17 @@ def user_name(text: str) -> str:
 
 def token_digest(text: str) -> bytes:
     return read_digest(text)
+
+
+def optional_text(text: str) -> str | None:
+    return text or None
+
+
+def issuer(text: str) -> str:
+    """The issuer of an OpenID Connect provider, as its metadata spells it."""
+    if not secure_url(text) or "?" in text:
+        raise ValueError("must be the https URL of an issuer, such as https://login.example/realms/staff (http on loopback alone)")
+    return text
 
 
 def session_secret(text: str) -> bytes | None:

@@ -22,6 +22,7 @@ from gateway.core.kinds import (
     ListOf,
     LocalPath,
     MapOf,
+    Named,
     SectionOf,
     SetOf,
     Size,
@@ -32,6 +33,7 @@ from gateway.core.kinds import (
 )
 from gateway.core.policy import NAME, Policy, Route
 from gateway.core.roles import Role
+from gateway.core.second_approval import SecondApproval
 from gateway.core.setting import Form, Key, Shape
 from gateway.core.shards import BatchBy
 from gateway.core.user_token import DIGEST_PATTERN
@@ -43,6 +45,9 @@ _ADDRESS = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", a
 _TARGET = Text("a URL", texts.upstream_url, addresses.TARGET_PATTERN)
 _USER_NAME = Text("a name such as ana", addresses.user_name, addresses.USER_PATTERN)
 _TOKEN_DIGEST = Text("a digest such as sha256:…, made by `idempotency-gateway users token`", addresses.token_digest, DIGEST_PATTERN)
+_CLAIM = Text("the name of a claim")
+_GROUP = Text("the name of a group")
+_ISSUER = Text("an https URL, such as https://login.example", addresses.issuer)
 _SESSION_SECRET = Text("text of 32 characters or more", addresses.session_secret, secret=True)
 _ORIGIN = Text("scheme and host, such as https://gateway-admin.example", addresses.origin)
 _ENCRYPTION_KEY = Text("text of 32 characters or more", addresses.encryption_key, secret=True)
@@ -129,6 +134,25 @@ class SessionSettings:
     ] = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """A provider whose users may use the console: OpenID Connect's code flow, with PKCE. `roles` are pairs of group and role."""
+
+    issuer: Annotated[str, _ISSUER, "Who the provider is; its metadata is at <issuer>/.well-known/openid-configuration."]
+    client_id: Annotated[str, Text("text"), "As the provider knows the gateway."]
+    client_secret: Annotated[
+        str | None, Text("text", addresses.optional_text, secret=True), "The gateway's secret there. Without it: a public client."
+    ] = field(default=None, repr=False)
+    scopes: Annotated[tuple[str, ...], ListOf(Text("a scope")), "What is asked for beside `openid`."] = ("profile", "groups")
+    name_claim: Annotated[str, _CLAIM, "The claim by which the audit table names a user; one that users cannot change."] = (
+        "preferred_username"
+    )
+    groups_claim: Annotated[str, _CLAIM, "The claim with the user's groups."] = "groups"
+    roles: Annotated[
+        tuple[tuple[str, Role], ...], Named(_GROUP, Choice.of(Role)), "Which role each group has; the highest one counts, and none is none."
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Admin:
     """The admin listener. Only a loopback listener may do without `token` and `users`; `tls` None means plain HTTP.
@@ -144,11 +168,13 @@ class Admin:
     users: Annotated[tuple[User, ...], ListOf(SectionOf(User), unique=False), "Who may do what there, and by the commands."] = ()
     url: Annotated[str | None, _ORIGIN, "Where browsers reach this listener, if a proxy with TLS stands before it."] = None
     sessions: Annotated[SessionSettings, "How long browsers stay logged in."] = field(default_factory=SessionSettings)
+    oidc: Annotated[OidcSettings | None, "Users of an OpenID Connect provider; needs the `oidc` extra, and `url`."] = None
+    second_approval: Annotated[SecondApproval | None, "Which verdicts another user must confirm."] = None
 
     @property
     def open(self) -> bool:
         """Whether whoever reaches the listener may do everything."""
-        return self.token is None and not self.users
+        return self.token is None and not self.users and self.oidc is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gateway.config.model import (
     EncryptionKeys,
     EncryptionSettings,
     MemorySettings,
+    OidcSettings,
     PostgresSettings,
     ProgressSettings,
     RedisSettings,
@@ -43,9 +44,11 @@ from gateway.core.policy import (
 from gateway.core.quota import Quota
 from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
 from gateway.core.rewrite import Rewrite
+from gateway.core.second_approval import Above, SecondApproval
 from gateway.core.sent_fields import AnswerFields, SentFields
 from gateway.core.setting import names
 
+ABOVE = names(Above)
 ADMIN = names(Admin)
 ANSWER_FIELDS = names(AnswerFields)
 CERTIFICATE = names(CertificatePrincipal)
@@ -67,6 +70,7 @@ KEY_SOURCE = names(KeySource)
 KEY_TARGET = names(KeyTarget)
 LIMITS = names(Limits)
 MEMORY = names(MemorySettings)
+OIDC = names(OidcSettings)
 PACE = names(Pace)
 PARTICIPATE = names(Participate)
 POLICY = names(Policy)
@@ -81,6 +85,7 @@ REWRITE = names(Rewrite)
 ROUTE = names(Route)
 ROUTE_MAP = names(RouteMap)
 RULE = names(Rule)
+SECOND_APPROVAL = names(SecondApproval)
 SENT_FIELDS = names(SentFields)
 SESSIONS = names(SessionSettings)
 SOURCE = names(SourceForm)

@@ -128,6 +128,9 @@ CHOOSE = {
 }
 """One sentence each, for the person who has to choose."""
 
+PROPOSED = "Proposed. Nothing has happened yet: another user with the role approver confirms it (dead-letters approve)."
+"""After a verdict that needs a second person; `proposed` is its word in an address."""
+
 DONE = {
     Change.EXECUTED: "Done. Retries get this answer from now on.",
     Change.NOT_EXECUTED: "Done. The next retry runs the operation.",
@@ -165,6 +168,8 @@ def consequence(change: Change, listed: Listed) -> str:
             return "The key is free: the next request with it, whatever it asks for, runs as a new operation."
         case Change.REQUEUE:
             return "For clients nothing changes: retries get 409 outcome-unknown until a look finds the outcome. Looks count from 0 again."
+        case Change.LOOK_NOW:
+            return "For clients nothing changes: the next look is made at once."
         case _:
             assert_never(change)
 

@@ -69,7 +69,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """One line of the append-only audit table: who did what, and why. `action`: resolve, release, delete, requeue,
-    ask, show_body, export, erase.
+    look_now, propose, reject, ask, show_body, export, erase.
     """
 
     actor: str
@@ -276,7 +276,7 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A record as operators see it in a list. Instants are the database's, in UTC. `scope_id` names the principal by
-    digest alone. `key_digest`: the key as logs show it; a store does not tell it.
+    digest alone. `key_digest`: the key as logs show it; a store does not tell it. `captured` is empty where nothing opens it.
     """
 
     key: RecordKey
@@ -301,6 +301,7 @@ class Listed:
     response_status: int | None
     response_length: int | None
     key_digest: str | None = None
+    captured: Mapping[str, str] = field(default_factory=dict)
 
 
 class Remembered(NamedTuple):
@@ -372,6 +373,10 @@ class Operations(Protocol):
         """Make a dead letter `unknown` and due now: its looks count from 0, its age from now. STALE if the record is no
         dead letter.
         """
+        ...
+
+    async def look_now(self, fence: Fence, audit: Audit) -> Transition:
+        """Make the next look of a record that is `unknown`, and no dead letter, due now. STALE otherwise."""
         ...
 
     async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:

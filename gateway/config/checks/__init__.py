@@ -46,7 +46,7 @@ def find_mistakes(root: Section, upstreams: Mapping[str, UpstreamConfig], routes
     yield from check_webhooks(root, routes)
     yield from check_participation(root, routes)
     yield from check_tracing(root)
-    yield from check_users(root)
+    yield from check_users(root, routes)
 
 
 def find_warnings(

@@ -41,10 +41,14 @@ def _check_admin(root: Section, admin: Section) -> Findings:
     listen = admin.get(ADMIN.listen)
     if not admin.sound(ADMIN.listen):
         return
-    if admin.sound(ADMIN.token, ADMIN.users) and not listen.loopback and admin.get(ADMIN.token) is None and not admin.each(ADMIN.users):
+    if admin.sound(ADMIN.token, ADMIN.users) and not listen.loopback and _knows_nobody(admin):
         yield admin.place_of(ADMIN.token), f"is required, since {listen} can be reached from other machines"
     if _same(root, CONFIG.listen, listen):
         yield admin.place_of(ADMIN.listen), f"{listen} is the address of `listen` too"
+
+
+def _knows_nobody(admin: Section) -> bool:
+    return admin.get(ADMIN.token) is None and not admin.each(ADMIN.users) and not admin.given(ADMIN.oidc)
 
 
 def _check_webhook_listener(root: Section, admin: Section) -> Findings:

@@ -9,7 +9,7 @@ from gateway.console import concealing
 from gateway.console.searching import WAYS, read_search, told
 from gateway.console.timeline import timeline
 from gateway.console.visits import Visit, to
-from gateway.console.words import CHOOSE, DONE, NEEDS, PATHS, TITLES, retry_now
+from gateway.console.words import CHOOSE, DONE, NEEDS, PATHS, PROPOSED, TITLES, retry_now
 from gateway.core.model import RecordKey
 from gateway.core.roles import Action
 from gateway.operate.operations import NotFound, TooEarly, Wrong, record_id_text
@@ -80,7 +80,8 @@ async def record_page(visit: Visit, shown: Shown, status: int = 200, **values: o
     """The page of one record."""
     policy = visit.console.policy(shown.listed.route_id)
     body = None if shown.response is None or shown.response.body is None else concealing.body(shown.response.body)
-    done = next((text for change, text in DONE.items() if change.value == visit.request.query.get("done")), None)
+    word = visit.request.query.get("done")
+    done = PROPOSED if word == "proposed" else next((text for change, text in DONE.items() if change.value == word), None)
     known: dict[str, object] = {"mistakes": {}, "given": {}}
     return await visit.page(
         "record.html",

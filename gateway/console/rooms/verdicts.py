@@ -18,7 +18,7 @@ from gateway.console.visits import Visit, to
 from gateway.console.words import BUTTONS, NEEDS, PATHS, TITLES, consequence
 from gateway.core.model import RecordKey
 from gateway.core.roles import Action
-from gateway.operate.operations import Changed, Conflict, Done, Grounds, NotFound, TooEarly, Wrong, record_id_text
+from gateway.operate.operations import Changed, Conflict, Done, Grounds, NotFound, Proposed, TooEarly, Wrong, record_id_text
 from gateway.operate.operations.rules import Change, obstacle
 from gateway.ports.reconciliation import Shown
 
@@ -123,6 +123,8 @@ async def _told(visit: Visit, change: Change, key: RecordKey, draft: _Draft, cha
             return to(f"/console/records/{record_id_text(key)}", done=change.value)
         case NotFound():
             raise web.HTTPNotFound
+        case Proposed():
+            return to(f"/console/records/{record_id_text(key)}", done="proposed")
         case Conflict(_, why):
             return await _refused(visit, change, key, draft, why)
         case TooEarly(until):

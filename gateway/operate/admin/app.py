@@ -19,11 +19,14 @@ from aiohttp.typedefs import Handler
 from gateway.config import Listener, TcpListener, UnixListener
 from gateway.core.roles import Action
 from gateway.operate.admin.entrance import Entrance
+from gateway.operate.admin.figures import figures
 from gateway.operate.admin.guard import caller_of, guard
 from gateway.operate.admin.inputs import BODY_LIMIT
+from gateway.operate.admin.oidc import provider_routes
 from gateway.operate.admin.records import record_routes
 from gateway.operate.admin.responses import answer, problem
 from gateway.operate.admin.scrape import scrape
+from gateway.operate.admin.verdicts import verdict_routes
 from gateway.operate.operations import Forbidden, Operator, Wrong
 from gateway.ports import StoreUnavailable
 
@@ -39,8 +42,17 @@ GET    /admin/v1/records/{id}                  one record with its history
 DELETE /admin/v1/records/{id}                  forget it: its key is free
 POST   /admin/v1/records/{id}/resolve          say what became of an unknown one
 POST   /admin/v1/records/{id}/release          let the next retry run it
+POST   /admin/v1/records/{id}/preview          what the retry would get for an answer
+POST   /admin/v1/records/{id}/look-now         have the next look made at once
+GET    /admin/v1/records/{id}/proposal         the verdict that waits for another user
+POST   /admin/v1/records/{id}/approve          confirm it
+POST   /admin/v1/records/{id}/reject           drop it
+GET    /admin/v1/proposals                     all verdicts that wait
 GET    /admin/v1/dead-letters                  unknown records that only a person can resolve
+GET    /admin/v1/dead-letters/by-amount        those with the largest captured amounts
+POST   /admin/v1/dead-letters/requeue          have many looked at again
 POST   /admin/v1/dead-letters/{id}/requeue     have it looked at again
+GET    /admin/v1/now                           decisions, requests under way, stores, what waits
 GET    /admin/v1/audit                         who did what, and why
 GET    /admin/v1/export                        records as JSON lines
 GET    /admin/v1/openapi.json                  all of this as an OpenAPI document
@@ -93,6 +105,9 @@ def make_admin(
             web.get("/admin/v1/config", functools.partial(_config, ports)),
             web.post("/admin/v1/reload", functools.partial(_reload, ports, reloading)),
             *record_routes(ports.operator),
+            *verdict_routes(ports.operator),
+            web.get("/admin/v1/now", functools.partial(_now, ports)),
+            *provider_routes(entrance),
             *pages,
         ]
     )
@@ -157,6 +172,13 @@ async def _readyz(ports: AdminPorts, _: web.Request) -> web.Response:
         "checks": {name: "ok" if wrong is None else wrong for name, wrong in checks.items()},
     }
     return answer(document, 200 if ready else 503)
+
+
+async def _now(ports: AdminPorts, request: web.Request) -> web.Response:
+    """The figures of this moment; whoever asks twice knows rates."""
+    caller_of(request).check(Action.SEE)
+    exposition, _ = await asyncio.to_thread(ports.metrics, "text/plain")
+    return answer(await asyncio.to_thread(figures, exposition.decode()))
 
 
 async def _config(ports: AdminPorts, request: web.Request) -> web.Response:

@@ -5,18 +5,22 @@ domain, and no page in plain HTTP, can set them.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from gateway.core.sessions import Session
 from gateway.operate.admin.entrance import Entrance
 
+if TYPE_CHECKING:
+    from gateway.operate.admin.provider import Pending
+
 SESSION = web.RequestKey("session", Session)
 """The session of a request, where it has one."""
 FORM_ID = web.RequestKey("form_id", bytes)
 """To what the CSRF token of this request's forms is bound: its session, or the cookie of the login page."""
 
-_SESSION, _BEFORE = "idempotency-gateway-session", "idempotency-gateway-login"
+_SESSION, _BEFORE, _PENDING = "idempotency-gateway-session", "idempotency-gateway-login", "idempotency-gateway-oidc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,25 @@ def set_before_login(entrance: Entrance, request: web.Request, response: web.Str
         _set(entrance, request, response, _BEFORE, value)
 
 
-def _set(entrance: Entrance, request: web.Request, response: web.StreamResponse, name: str, value: str) -> None:
-    response.set_cookie(
-        _name(entrance, request, name), value, path="/", secure=_secure(entrance, request), httponly=True, samesite="Strict"
-    )
+def set_pending(entrance: Entrance, request: web.Request, response: web.StreamResponse, pending: "Pending") -> None:
+    """Have the browser keep a login at the provider. It comes back from another site: this cookie alone is `SameSite=Lax`."""
+    _set(entrance, request, response, _PENDING, entrance.write_pending(pending), same_site="Lax")
+
+
+def read_pending(entrance: Entrance, request: web.Request) -> "Pending | None":
+    return entrance.read_pending(request.cookies.get(_name(entrance, request, _PENDING), ""))
+
+
+def drop_pending(entrance: Entrance, request: web.Request, response: web.StreamResponse) -> None:
+    name = _name(entrance, request, _PENDING)
+    response.del_cookie(name, secure=_secure(entrance, request), httponly=True, samesite="Lax")
+
+
+def _set(
+    entrance: Entrance, request: web.Request, response: web.StreamResponse, name: str, value: str, *, same_site: str = "Strict"
+) -> None:
+    name, secure = _name(entrance, request, name), _secure(entrance, request)
+    response.set_cookie(name, value, path="/", secure=secure, httponly=True, samesite=same_site)
 
 
 def _name(entrance: Entrance, request: web.Request, name: str) -> str:

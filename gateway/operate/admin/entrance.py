@@ -9,14 +9,21 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from gateway.config import Admin, Config
+from gateway.config import Admin, Config, OidcSettings
 from gateway.core.roles import Role
 from gateway.core.sessions import ID_SIZE, Session, alive, csrf_token, is_csrf_token, read_session, write_session
 from gateway.core.user_token import digest_of, is_token
+from gateway.operate.admin.ended import Ended
 from gateway.operate.admin.throttle import LoginThrottle
 from gateway.operate.operations import Caller
+from gateway.ports.approvals import EndedSessions
+from gateway.runtime.system import SystemClock
+
+if TYPE_CHECKING:
+    from gateway.operate.admin.provider import LoggedIn, Pending, Provider
 
 SHARED = "admin"
 """The user whose token is `admin.token`."""
@@ -50,6 +57,7 @@ class Settings:
     absolute: float = 43200.0
     secret: bytes | None = field(default=None, repr=False)
     url: str | None = None
+    oidc: OidcSettings | None = None
 
     @classmethod
     def of(cls, admin: Admin, secret: bytes | None = None) -> "Settings":
@@ -57,7 +65,7 @@ class Settings:
         users = [Known(user.name, user.role, user.token_digest) for user in admin.users]
         if admin.token is not None:
             users.append(Known(SHARED, Role.ADMIN, digest_of(admin.token), chosen=True))
-        return cls(tuple(users), admin.sessions.idle, admin.sessions.absolute, admin.sessions.secret or secret, admin.url)
+        return cls(tuple(users), admin.sessions.idle, admin.sessions.absolute, admin.sessions.secret or secret, admin.url, admin.oidc)
 
     @classmethod
     def of_config(cls, config: Config) -> "Settings":
@@ -75,11 +83,13 @@ class Entrance:
         *,
         now: Callable[[], float] = time.time,  # noqa: TID251 - cookies tell instants, and other gateways read them
         clock: Callable[[], float] = time.monotonic,
+        ended: EndedSessions | None = None,
     ) -> None:
         self._settings = settings
         self._now = now
         self._chance = secrets.token_bytes(32)
-        self._ended: dict[bytes, float] = {}
+        self._ended = Ended(ended, clock)
+        self._provider: Provider | None = None
         self.throttle = LoginThrottle(clock)
 
     @classmethod
@@ -91,12 +101,25 @@ class Entrance:
     @property
     def guarded(self) -> bool:
         """Whether it knows anybody. If not, whoever is on this machine is `ANYBODY`."""
-        return bool(self._settings().users)
+        settings = self._settings()
+        return bool(settings.users) or settings.oidc is not None
 
     @property
     def url(self) -> str | None:
         """Where browsers reach the listener, if the configuration says so."""
         return self._settings().url
+
+    @property
+    def provider(self) -> "Provider | None":
+        """That of the configuration in force, made when it is first asked for: it needs the extra `oidc`."""
+        settings = self._settings()
+        if settings.oidc is None:
+            return None
+        if self._provider is None or self._provider.settings != settings.oidc:
+            from gateway.operate.admin.provider import Provider  # noqa: PLC0415 - of the extra `oidc`, which may not be installed
+
+            self._provider = Provider(settings.oidc, f"{settings.url}/console/oidc/callback", SystemClock(), now=self._now)
+        return self._provider
 
     # ---- tokens
 
@@ -131,31 +154,60 @@ class Entrance:
         """The session of a cookie, if it lives."""
         settings, now = self._settings(), self._now()
         session = read_session(cookie, self._key())
-        if session is None or not alive(session, now, idle=settings.idle, absolute=settings.absolute) or session.id in self._ended:
+        if session is None or not alive(session, now, idle=settings.idle, absolute=settings.absolute):
             return None
-        return session
+        return None if self._ended.has_any(_names_of(session), session.began) else session
 
     def of_session(self, session: Session) -> Caller | None:
         """The caller of a session that lives; None if the user is gone, or has another token by now."""
         for user in self._settings().users:
             if user.name == session.name and hmac.compare_digest(user.stamp, session.stamp):
                 return Caller(user.name, user.role, identity=f"user:{user.name}", session=session.id)
+        provider = self.provider
+        if provider is not None and session.role is not None and hmac.compare_digest(provider.stamp, session.stamp):
+            return Caller(session.name, session.role, identity=f"oidc:{session.subject}", session=session.id)
         return None
 
     def renewed(self, session: Session) -> Session | None:
         """The session as seen now; None if its cookie says so well enough."""
         now = self._now()
-        if now - session.seen < min(_NEW_SEEN, self._settings().idle / 10):
-            return None
-        return Session(
-            session.id, session.name, session.stamp, session.began, int(now), session.role, session.subject, session.provider_session
-        )
+        return None if now - session.seen < min(_NEW_SEEN, self._settings().idle / 10) else replace(session, seen=int(now))
 
     async def end(self, session: Session) -> None:
-        """Log out: whoever has the cookie has nothing any more."""
-        now, settings = self._now(), self._settings()
-        self._ended = {name: until for name, until in self._ended.items() if until > now}
-        self._ended[session.id] = session.began + settings.absolute
+        """Log out: whoever has the cookie has nothing any more, at once here, and within seconds at all gateways."""
+        await self._ended.add(_digest("id", session.id.hex()), int(self._now()), self._settings().absolute)
+
+    async def keep_up(self) -> None:
+        """Hear what sessions have ended at other gateways, now and then, and wait for that no longer than a moment."""
+        await self._ended.keep_up()
+
+    # ---- the provider
+
+    def new_pending(self, target: str) -> "Pending":
+        from gateway.operate.admin.provider import new_pending  # noqa: PLC0415 - as above
+
+        return new_pending(target, self._now())
+
+    def write_pending(self, pending: "Pending") -> str:
+        """The cookie of a login that is under way."""
+        from gateway.operate.admin.provider import write_pending  # noqa: PLC0415 - as above
+
+        return write_pending(pending, self._key())
+
+    def read_pending(self, cookie: str) -> "Pending | None":
+        from gateway.operate.admin.provider import read_pending  # noqa: PLC0415 - as above
+
+        return read_pending(cookie, self._key(), self._now())
+
+    def logged_in(self, provider: "Provider", who: "LoggedIn") -> Session:
+        """A new session of the provider's user."""
+        begun = self._begin(who.name, provider.stamp)
+        return replace(begun, role=who.role, subject=who.subject, provider_session=who.provider_session)
+
+    async def end_of(self, provider: "Provider", subject: str, provider_session: str) -> None:
+        """End all sessions of the provider's session, or, if it names none, of its user."""
+        kind, name = ("sid", provider_session) if provider_session else ("sub", subject)
+        await self._ended.add(_digest(kind, provider.stamp, name), int(self._now()), self._settings().absolute)
 
     # ---- forms
 
@@ -169,3 +221,13 @@ class Entrance:
     def _key(self) -> bytes:
         secret = self._settings().secret or self._chance
         return hmac.digest(secret, _SESSION_KEY, hashlib.sha256)
+
+
+def _names_of(session: Session) -> tuple[bytes, ...]:
+    """By what it may have been ended."""
+    own = _digest("id", session.id.hex())
+    return own, _digest("sid", session.stamp, session.provider_session), _digest("sub", session.stamp, session.subject)
+
+
+def _digest(*parts: str) -> bytes:
+    return hashlib.sha256("\0".join(("idempotency-gateway/ended/1", *parts)).encode("utf-8", "surrogateescape")).digest()

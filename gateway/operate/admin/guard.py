@@ -43,6 +43,8 @@ def guard(entrance: Entrance) -> Middleware:
             return await handler(request)
         if not entrance.guarded:
             return await _of_this_machine(entrance, request, handler, console=console)
+        if "Cookie" in request.headers:
+            await entrance.keep_up()
         return await (_program if api else _browser)(entrance, request, handler)
 
     return let_in

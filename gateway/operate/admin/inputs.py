@@ -80,13 +80,13 @@ class Document:
 
     def grounds(self) -> Grounds:
         """Why, and by whom: `reason` and `actor`."""
-        return Grounds(self._text("reason") if "reason" in self else "", self._text("actor") if "actor" in self else None)
+        return Grounds(self.text("reason") if "reason" in self else "", self.text("actor") if "actor" in self else None)
 
     def choice(self, name: str, choices: Collection[str]) -> str:
         """One of some words, which must be there."""
         if name not in self or self._members[name] not in choices:
             raise Wrong(name, f"must be one of {', '.join(choices)}")
-        return self._text(name)
+        return self.text(name)
 
     def number(self, name: str, low: int, high: int) -> int | None:
         """A whole number. JSON has no integers: 201.0 is 201 (RFC 8259 section 6)."""
@@ -110,11 +110,11 @@ class Document:
         if "body" in self and "body_base64" in self:
             raise Wrong("body_base64", "and body exclude each other")
         if "body" in self:
-            return self._text("body").encode()
+            return self.text("body").encode()
         if "body_base64" not in self:
             return None
         try:
-            return base64.b64decode(self._text("body_base64"), validate=True)
+            return base64.b64decode(self.text("body_base64"), validate=True)
         except (binascii.Error, ValueError):
             raise Wrong("body_base64", "is no base64") from None
 
@@ -129,8 +129,9 @@ class Document:
         except UnicodeEncodeError:
             raise Wrong("headers", "hold characters beyond ISO-8859-1") from None
 
-    def _text(self, name: str) -> str:
-        value = self._members[name]
+    def text(self, name: str) -> str:
+        """A text, which must be there."""
+        value = self._members.get(name)
         if not isinstance(value, str):
             raise Wrong(name, "must be a text")
         return value
@@ -157,6 +158,14 @@ async def read_document(request: web.Request, known: Collection[str]) -> Documen
         if name not in known:
             raise Wrong(name, f"no such member here; there are {', '.join(known)}")
     return Document(members)
+
+
+def answer_of(given: Document) -> tuple[int, Headers, bytes]:
+    """The answer that a document describes: `status`, `headers`, and `body` or `body_base64`."""
+    status = given.number("status", 200, 599)
+    if status is None:
+        raise Wrong("status", "is missing: the answer that retries get from now on has one")
+    return status, given.headers(), given.content() or b""
 
 
 def _is_pair(pair: object) -> bool:

@@ -44,7 +44,7 @@ def document() -> Json:
         "servers": [{"url": "/"}],
         "tags": [{"name": "records"}, {"name": "audit"}, {"name": "process"}],
         "security": [{"token": []}],
-        "paths": {**_record_paths(), **_audit_paths(), **_process_paths()},
+        "paths": {**_record_paths(), **_proposal_paths(), **_audit_paths(), **_process_paths()},
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {
@@ -92,6 +92,14 @@ def _record_paths() -> Json:
             "parameters": [record],
             "post": _change("releaseRecord", "Let the next retry run it, by the word of somebody who knows", "Release", Action.RELEASE),
         },
+        "/admin/v1/records/{id}/look-now": {
+            "parameters": [record],
+            "post": _change("lookNow", "Have the next look of an unknown record made at once", "Grounds", Action.LOOK),
+        },
+        "/admin/v1/records/{id}/preview": {
+            "parameters": [record],
+            "post": _preview(),
+        },
         "/admin/v1/dead-letters": {
             "get": _operation(
                 "listDeadLetters",
@@ -102,9 +110,61 @@ def _record_paths() -> Json:
                 _selection(state=False) + _paging(),
             )
         },
+        "/admin/v1/dead-letters/by-amount": {
+            "get": _operation(
+                "listDeadLettersByAmount",
+                "records",
+                "Dead letters with the largest captured numbers first; of the oldest 5000",
+                _json("Amounts"),
+                (400,),
+                [
+                    _query("capture", {"type": "string", "minLength": 1}, "The captured value's name.", required=True),
+                    *_narrowed(),
+                    _limit(),
+                ],
+            )
+        },
+        "/admin/v1/dead-letters/requeue": {
+            "post": _many("requeueDeadLetters", "Have the reconciler look at many again, the oldest first"),
+        },
         "/admin/v1/dead-letters/{id}/requeue": {
             "parameters": [record],
             "post": _change("requeueDeadLetter", "Have the reconciler look at it again, from the beginning", "Grounds", Action.REQUEUE),
+        },
+    }
+
+
+def _preview() -> Json:
+    made = _operation(
+        "previewAnswer",
+        "records",
+        "What the retry would get if the record completed with this answer. Changes nothing",
+        _json("Preview"),
+        (400, 404, 413, 415),
+        action=Action.RESOLVE,
+    )
+    return {**made, "requestBody": _body("Answer")}
+
+
+def _proposal_paths() -> Json:
+    record = {"$ref": "#/components/parameters/id"}
+    cursor = {"type": "string", "pattern": "^[0-9TZ:.+-]+_[0-9a-f-]{36}$"}
+    paging = [_limit(), _query("cursor", cursor, "`cursor` of the page before.")]
+    return {
+        "/admin/v1/proposals": {
+            "get": _operation("listProposals", "records", "Verdicts that wait for another user", _json("Proposals"), (400,), paging)
+        },
+        "/admin/v1/records/{id}/proposal": {
+            "parameters": [record],
+            "get": _operation("showProposal", "records", "The verdict about it that waits for another user", _json("Proposal"), (400, 404)),
+        },
+        "/admin/v1/records/{id}/approve": {
+            "parameters": [record],
+            "post": _change("approveProposal", "Carry out what another user has proposed", "Approval", Action.APPROVE),
+        },
+        "/admin/v1/records/{id}/reject": {
+            "parameters": [record],
+            "post": _change("rejectProposal", "Drop a proposal, another user's or one's own", "Rejection", Action.APPROVE),
         },
     }
 
@@ -152,6 +212,7 @@ def _process_paths() -> Json:
         "/livez": {"get": _open("livez", "Whether the process runs", {"200": text})},
         "/readyz": {"get": _open("readyz", "Whether it can serve", {"200": _json("Readiness"), "503": not_ready})},
         "/metrics": {"get": _open("metrics", "Metrics, in Prometheus's text format or OpenMetrics", {"200": text})},
+        "/admin/v1/now": {"get": _operation("showFigures", "process", "Figures of this moment", anything, ())},
         "/admin/v1/config": {"get": _operation("showConfig", "process", "The configuration in use, secrets redacted", anything, ())},
         "/admin/v1/reload": {
             "post": _operation("reload", "process", "Read the configuration again", _json("Reloaded"), (409, 422), action=Action.RELOAD),
@@ -179,8 +240,18 @@ def _operation(
 
 def _change(name: str, summary: str, body: str, action: Action) -> Json:
     made = _operation(name, "records", summary, _json("Changed"), (400, 404, 409, 413, 415), action=action)
-    content = {"application/json": {"schema": {"$ref": _ref(body)}}}
-    return {**made, "requestBody": {"required": True, "content": content}}
+    if action in {Action.RESOLVE, Action.RELEASE}:
+        made["responses"]["202"] = _json("Proposed")
+    return {**made, "requestBody": _body(body)}
+
+
+def _many(name: str, summary: str) -> Json:
+    made = _operation(name, "records", summary, _json("Requeued"), (400, 413, 415), [*_narrowed(), _limit()], action=Action.REQUEUE)
+    return {**made, "requestBody": _body("Reasons")}
+
+
+def _body(schema: str) -> Json:
+    return {"required": True, "content": {"application/json": {"schema": {"$ref": _ref(schema)}}}}
 
 
 def _open(name: str, summary: str, responses: Json) -> Json:
@@ -229,6 +300,10 @@ def _selection(*, state: bool) -> "list[Json]":
         _query("since", _INSTANT, "Records that were made at this instant or later."),
         _query("until", _INSTANT, "Records that were made before this instant."),
     ]
+
+
+def _narrowed() -> "list[Json]":
+    return [one for one in _selection(state=False) if one["name"] in {"route", "scope", "scope_id", "since", "until"}]
 
 
 def _paging() -> "list[Json]":

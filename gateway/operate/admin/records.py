@@ -2,35 +2,28 @@
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import assert_never
 
 import orjson
 from aiohttp import web
 
-from gateway.core.model import RecordKey
 from gateway.core.reconcile.policy import Verdict
+from gateway.operate.admin.changes import VERSION_MAX, changed_by, key_of, not_found
 from gateway.operate.admin.guard import caller_of
-from gateway.operate.admin.inputs import Document, Query, read_document
+from gateway.operate.admin.inputs import Query, answer_of, read_document
 from gateway.operate.admin.openapi import PAGE, document
-from gateway.operate.admin.responses import answer, http_date, problem
+from gateway.operate.admin.responses import answer, problem
 from gateway.operate.operations import (
     PAGE_MAX,
-    Changed,
-    Conflict,
     Desk,
-    Done,
     NotFound,
     Operator,
-    TooEarly,
     Wrong,
     audit_json,
-    changed_json,
     page_json,
     shown_json,
 )
 from gateway.ports.reconciliation import Selection
 
-VERSION_MAX = 2**31 - 1
 LINE_MAX = 2**63 - 1
 _SELECTION = ("state", "route", "scope", "key", "scope_id", "request_id", "key_digest", "since", "until")
 _GROUNDS = ("reason", "actor")
@@ -108,9 +101,9 @@ async def _page(desk: Desk, query: Query, selection: Selection) -> web.Response:
 async def _show(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, ("body", *_GROUNDS))
     by = query.grounds() if query.flag("body") else None
-    key = await _key(desk, request)
+    key = await key_of(desk, request)
     shown = NotFound() if key is None else await (desk.show(key) if by is None else desk.show_body(key, by))
-    return _not_found() if isinstance(shown, NotFound) else answer(shown_json(shown))
+    return not_found() if isinstance(shown, NotFound) else answer(shown_json(shown))
 
 
 async def _audit(desk: Desk, request: web.Request) -> web.Response:
@@ -164,74 +157,28 @@ async def _resolve(desk: Desk, request: web.Request) -> web.Response:
         for name in _ANSWER:
             if name in given:
                 raise Wrong(name, "an operation that was not executed has no answer")
-        return await _changed(desk, request, lambda key: desk.resolve_not_executed(key, by, retention=retention, version=version))
-    status, headers, body = _answer(given)
-    return await _changed(
+        return await changed_by(desk, request, lambda key: desk.resolve_not_executed(key, by, retention=retention, version=version))
+    status, headers, body = answer_of(given)
+    return await changed_by(
         desk,
         request,
         lambda key: desk.resolve_completed(key, by, status=status, headers=headers, body=body, retention=retention, version=version),
     )
 
 
-def _answer(given: Document) -> tuple[int, "tuple[tuple[bytes, bytes], ...]", bytes]:
-    status = given.number("status", 200, 599)
-    if status is None:
-        raise Wrong("status", "is missing: the answer that retries get from now on has one")
-    return status, given.headers(), given.content() or b""
-
-
 async def _release(desk: Desk, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "retention", "version"))
     by, version, retention = given.grounds(), given.number("version", 1, VERSION_MAX), given.seconds("retention")
-    return await _changed(desk, request, lambda key: desk.release(key, by, retention=retention, version=version))
+    return await changed_by(desk, request, lambda key: desk.release(key, by, retention=retention, version=version))
 
 
 async def _requeue(desk: Desk, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "version"))
     by, version = given.grounds(), given.number("version", 1, VERSION_MAX)
-    return await _changed(desk, request, lambda key: desk.requeue(key, by, version=version))
+    return await changed_by(desk, request, lambda key: desk.requeue(key, by, version=version))
 
 
 async def _delete(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, (*_GROUNDS, "version"))
     by, version = query.grounds(), query.number("version", 1, VERSION_MAX)
-    return await _changed(desk, request, lambda key: desk.delete(key, by, version=version))
-
-
-async def _changed(desk: Desk, request: web.Request, change: Callable[[RecordKey], Awaitable[Changed]]) -> web.Response:
-    """Make the change, and say what it came to."""
-    key = await _key(desk, request)
-    if key is None:
-        return _not_found()
-    changed = await change(key)
-    told = changed_json(changed)
-    match changed:
-        case Done():
-            return answer(told)
-        case NotFound():
-            return _not_found()
-        case Conflict():
-            return problem(409, changed.why, result=told["result"], record=told["record"])
-        case TooEarly(until):
-            why = "Until `not_before` the upstream may still execute it, so *not executed* cannot be known yet."
-            response = problem(409, why, result=told["result"], record=told["record"], not_before=told["until"])
-            response.headers["Retry-After"] = http_date(until)
-            return response
-        case _:
-            assert_never(changed)
-
-
-async def _key(desk: Desk, request: web.Request) -> RecordKey | None:
-    """None: nothing that a list ever showed. Raises `Wrong` for a short id that several records share."""
-    name = request.match_info["id"]
-    try:
-        found = await desk.named(name)
-    except Wrong:
-        return None
-    if len(found) > 1:
-        raise Wrong("id", f"{len(found)} records share this one: take the long `id` of a list")
-    return found[0] if found else None
-
-
-def _not_found() -> web.Response:
-    return problem(404, "There is no such record. Copy the `id` of a listed one, whole: it begins with rec_.")
+    return await changed_by(desk, request, lambda key: desk.delete(key, by, version=version))

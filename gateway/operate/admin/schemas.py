@@ -84,7 +84,10 @@ _RECORD: Json = {
     "expires_at": _MAYBE_INSTANT,
     "response_status": _or_null("integer"),
     "response_length": _or_null("integer"),
+    "captured": {"type": "object", "additionalProperties": _TEXT, "description": "Values of the request, by name."},
 }
+
+_UUID: Json = {"type": "string", "format": "uuid"}
 
 _RESPONSE: Json = _object(
     {
@@ -105,7 +108,6 @@ _HISTORY: Json = _object(
 _SHOWN: Json = {
     **_RECORD,
     "target": {"type": "string", "description": "As sent, its bytes as ISO-8859-1."},
-    "captured": {"type": "object", "additionalProperties": _TEXT},
     "fingerprint": _object({"version": _NUMBER, "digest": _TEXT}),
     "recovery_point": {"type": ["string", "null"], "description": "How far an attempt has come, as the upstream told last."},
     "recovery_data": {"type": ["string", "null"], "description": "The JSON text that the upstream told with it."},
@@ -201,6 +203,34 @@ _EXECUTED: Json = {
     "then": _NO_BODY,
 }
 
+_ANSWER: Json = {
+    **_object(
+        {name: _EXECUTED["properties"][name] for name in ("status", "headers", "body", "body_base64")}, closed=True, required=("status",)
+    ),
+    "not": {"required": ["body", "body_base64"]},
+    "if": _EXECUTED["if"],
+    "then": _NO_BODY,
+}
+
+_PROPOSAL: Json = {
+    "proposal": _UUID,
+    "id": _TEXT,
+    "short_id": _TEXT,
+    "key": _TEXT,
+    "verdict": {"type": "string", "enum": ["executed", "not_executed", "release"]},
+    "proposed_by": _TEXT,
+    "reason": _TEXT,
+    "response": {"anyOf": [_RESPONSE, {"type": "null"}]},
+}
+
+_WAITING: Json = {
+    **_PROPOSAL,
+    "route": _or_null("string"),
+    "proposed_at": _INSTANT,
+    "expires_at": _INSTANT,
+    "stale": {"type": "boolean", "description": "The record has come further: it can be confirmed no more."},
+}
+
 _NOT_EXECUTED: Json = {
     **_object({"verdict": {"const": "not_executed"}, "retention": _RETENTION, **_GROUNDS}, closed=True, required=("verdict", "reason")),
     "description": "It did not run and will not: the next retry runs it.",
@@ -223,6 +253,25 @@ SCHEMAS: Json = {
             "memory": _MEMORY,
         }
     ),
+    "Proposed": _object(
+        {"result": {"const": "proposed"}, "proposal": _object(_PROPOSAL), "record": {"$ref": "#/components/schemas/Record"}}
+    ),
+    "Proposal": _object(_WAITING),
+    "Proposals": _object(
+        {"proposals": {"type": "array", "items": {"$ref": "#/components/schemas/Proposal"}}, "cursor": _or_null("string")}
+    ),
+    "Approval": _object({"proposal": _UUID, **_GROUNDS}, closed=True, required=("proposal", "reason")),
+    "Rejection": _object({"proposal": _UUID, "reason": REASON, "actor": ACTOR}, closed=True, required=("proposal", "reason")),
+    "Reasons": _object({"reason": REASON, "actor": ACTOR}, closed=True, required=("reason",)),
+    "Requeued": _object({"requeued": _NUMBER, "refused": _NUMBER}),
+    "Amounts": _object(
+        {
+            "records": {"type": "array", "items": {"$ref": "#/components/schemas/Record"}},
+            "whole": {"type": "boolean", "description": "Whether these are all that there are."},
+        }
+    ),
+    "Answer": _ANSWER,
+    "Preview": _object({"message_base64": {"type": "string", "contentEncoding": "base64", "description": "HTTP/1.1, without the date."}}),
     "Resolution": {"oneOf": [_EXECUTED, _NOT_EXECUTED]},
     "Grounds": _object(_GROUNDS, closed=True, required=("reason",)),
     "Release": _object({**_GROUNDS, "retention": _RETENTION}, closed=True, required=("reason",)),

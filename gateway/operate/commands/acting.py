@@ -28,6 +28,7 @@ from gateway.operate.operations import (
     Done,
     Forbidden,
     NotFound,
+    Proposed,
     TooEarly,
     Wrong,
     changed_json,
@@ -198,6 +199,8 @@ def tell_change(changed: Changed, *, as_json: bool) -> None:
             fail("No such record.", FAILURE)
         case Conflict(now, why):
             fail(f"Refused: {why} ({short_id_text(now.key)})", FAILURE)
+        case Proposed(proposal):
+            click.echo(f"Proposed: another user confirms it, with: dead-letters approve {short_id_text(proposal.key)} --reason …", err=True)
         case TooEarly(until):
             at = instant(until.isoformat())
             fail(f"Too early: until {at} the upstream may still execute it, so *not executed* cannot be known yet.", FAILURE)

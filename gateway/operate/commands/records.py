@@ -146,6 +146,22 @@ def release_record(config: Path, retention: float | None, **given: Any) -> None:
     work.release(config, wanted_of(given), retention, how_of(given))
 
 
+@records.command("look-now")
+@config_option()
+@record_options
+@change_options
+@json_option
+def look_at_record(config: Path, **given: Any) -> None:
+    """Have the next look of an unknown record made at once. A dead letter is requeued instead.
+
+    \b
+      idempotency-gateway records look-now --config gateway.yaml rec_k4tq2mzv7a --reason "INC-7: the provider is back"
+    """
+    from gateway.operate.commands import work
+
+    work.look_now(config, wanted_of(given), how_of(given))
+
+
 @records.command("delete")
 @config_option()
 @record_options

@@ -13,8 +13,19 @@ import orjson
 from gateway.core.model import Headers, RecordKey
 from gateway.operate.commands.acting import Wanted, change, collect, echo_json, find, operate, tell_change, tell_page
 from gateway.operate.commands.shared import FAILURE, fail
-from gateway.operate.commands.tables import audit_table, body_text, shown_text
-from gateway.operate.operations import PAGE_MAX, Changed, Desk, Grounds, NotFound, audit_json, never_stored, shown_json
+from gateway.operate.commands.tables import audit_table, body_text, shown_text, table
+from gateway.operate.operations import (
+    PAGE_MAX,
+    Changed,
+    Desk,
+    Grounds,
+    NotFound,
+    audit_json,
+    listed_json,
+    never_stored,
+    short_id_text,
+    shown_json,
+)
 from gateway.ports.reconciliation import AuditLine, Selection, Shown
 
 BODY_MAX = 16 * 1024 * 1024
@@ -112,6 +123,32 @@ def requeue(config: Path, wanted: Wanted, how: How) -> None:
         return await change(desk, wanted, "Have it looked at again?", act, ask=how.ask)
 
     tell_change(operate(config, work, changes=True), as_json=how.as_json)
+
+
+def look_now(config: Path, wanted: Wanted, how: How) -> None:
+    async def work(desk: Desk) -> Changed:
+        async def act(key: RecordKey, version: int | None) -> Changed:
+            return await desk.look_now(key, how.grounds, version=version)
+
+        return await change(desk, wanted, "Have it looked at now?", act, ask=how.ask)
+
+    tell_change(operate(config, work, changes=True), as_json=how.as_json)
+
+
+def requeue_all(config: Path, selection: Selection, limit: int, grounds: Grounds) -> None:
+    requeued, refused = operate(config, lambda desk: desk.requeue_all(selection, grounds, limit=min(limit, PAGE_MAX)), changes=True)
+    click.echo(f"OK: {requeued} requeued, {refused} could not be", err=True)
+
+
+def list_by_amount(config: Path, selection: Selection, capture: str, limit: int, *, as_json: bool) -> None:
+    records, whole = operate(config, lambda desk: desk.by_amount(selection, capture, limit=limit))
+    if as_json:
+        echo_json({"records": [listed_json(listed) for listed in records], "whole": whole})
+        return
+    rows = [(listed.captured.get(capture), short_id_text(listed.key), listed.route_id, listed.key.key) for listed in records]
+    click.echo(table((capture.upper(), "ID", "ROUTE", "KEY"), rows))
+    if not whole:
+        click.echo("There are more.", err=True)
 
 
 def export(config: Path, selection: Selection, grounds: Grounds, *, bodies: bool) -> None:

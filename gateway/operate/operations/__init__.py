@@ -5,9 +5,9 @@ from gateway.operate.operations.callers import ANYBODY, Caller, Forbidden, Groun
 from gateway.operate.operations.desk import Desk
 from gateway.operate.operations.ids import parse_record_id, record_id_text, short_id_text
 from gateway.operate.operations.inputs import PAGE_MAX, STATES, By, Wrong, read_instant
-from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, TooEarly
+from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
 from gateway.operate.operations.service import Operator
-from gateway.operate.operations.views import audit_json, changed_json, listed_json, page_json, shown_json
+from gateway.operate.operations.views import audit_json, changed_json, listed_json, page_json, proposal_json, shown_json, waiting_json
 
 __all__ = [
     "ANYBODY",
@@ -23,6 +23,7 @@ __all__ = [
     "Grounds",
     "NotFound",
     "Operator",
+    "Proposed",
     "TooEarly",
     "Wrong",
     "audit_json",
@@ -31,8 +32,10 @@ __all__ = [
     "never_stored",
     "page_json",
     "parse_record_id",
+    "proposal_json",
     "read_instant",
     "record_id_text",
     "short_id_text",
     "shown_json",
+    "waiting_json",
 ]

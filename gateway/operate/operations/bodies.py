@@ -4,9 +4,11 @@ import hashlib
 import re
 from dataclasses import replace
 
+from gateway.core.dialect import mark_replay
 from gateway.core.headers import to_client, to_store
 from gateway.core.model import Headers, StoredResponse
 from gateway.core.packing import PLAIN
+from gateway.core.policy import Policy
 from gateway.core.upstream_answer import phrase
 from gateway.operate.operations.inputs import Wrong
 from gateway.ports.reconciliation import Shown
@@ -46,6 +48,26 @@ async def answer(status: int, headers: Headers, body: bytes) -> StoredResponse:
     """A checked answer as its record keeps it: without the fields that are never stored."""
     plain = StoredResponse(status, phrase(status), to_store(to_client(headers)), body, len(body), hashlib.sha256(body).digest())
     return await pack_response(plain)
+
+
+class _Placeholders(dict[str, str]):
+    """Values of a request that nobody has sent yet: each placeholder stands for itself."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+def preview(policy: Policy | None, status: int, headers: Headers, body: bytes) -> bytes:
+    """What a client's retry gets for an answer, as it goes out in HTTP/1.1, but for the date and what the connection asks for. What a
+    dialect takes from the request stands as its placeholder.
+    """
+    fields = to_store(to_client(headers))
+    if policy is not None:
+        fields = mark_replay(fields, policy.dialect, _Placeholders())
+    if status not in _BODILESS:
+        fields += ((b"Content-Length", b"%d" % len(body)),)
+    lines = b"".join(b"%b: %b\r\n" % field for field in fields)
+    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, phrase(status), lines, body)
 
 
 async def unpacked(shown: Shown) -> Shown:

@@ -50,7 +50,7 @@ class Caller:
         """Raises `Wrong`. An actor that is not the caller is whom the caller says to act for."""
         if self.name is None:
             return By(grounds.actor or "", grounds.reason)
-        return By(self.name, grounds.reason, None if grounds.actor in {None, self.name} else grounds.actor)
+        return By(self.name, grounds.reason, None if grounds.actor in {None, self.name} else grounds.actor, self.identity)
 
 
 ANYBODY = Caller(None, Role.ADMIN)

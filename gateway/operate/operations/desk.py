@@ -1,14 +1,19 @@
 """What one caller may see and do: the operator's service behind that caller's role, in that caller's name."""
 
+import datetime as dt
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from uuid import UUID
 
 from gateway.core.model import Headers, RecordKey
 from gateway.core.roles import Action
 from gateway.operate.operations.callers import Caller, Grounds
+from gateway.operate.operations.inputs import PAGE_MAX
 from gateway.operate.operations.outcomes import Changed, NotFound
 from gateway.operate.operations.service import Operator
 from gateway.operate.operations.views import Json
-from gateway.ports.reconciliation import AuditLine, Page, Selection, Shown
+from gateway.ports.approvals import Proposed as Waiting
+from gateway.ports.reconciliation import AuditLine, Listed, Page, Selection, Shown
 
 
 class Desk:
@@ -83,6 +88,51 @@ class Desk:
         """As `Operator.asked`."""
         self.caller.check(Action.LOOK)
         await self._operator.asked(shown, self.caller.by(grounds))
+
+    async def look_now(self, key: RecordKey, grounds: Grounds, *, version: int | None = None) -> Changed:
+        """As `Operator.look_now`."""
+        self.caller.check(Action.LOOK)
+        return await self._operator.look_now(key, self.caller.by(grounds), version=version)
+
+    async def requeue_all(self, selection: Selection, grounds: Grounds, *, limit: int = PAGE_MAX) -> tuple[int, int]:
+        """As `Operator.requeue_all`."""
+        self.caller.check(Action.REQUEUE)
+        return await self._operator.requeue_all(selection, self.caller.by(grounds), limit=limit)
+
+    async def by_amount(self, selection: Selection, capture: str, *, limit: int = 100) -> tuple[Sequence[Listed], bool]:
+        """As `Operator.by_amount`."""
+        self.caller.check(Action.SEE)
+        return await self._operator.by_amount(selection, capture, limit=limit)
+
+    async def preview(self, key: RecordKey, *, status: int, headers: Headers = (), body: bytes = b"") -> bytes | NotFound:
+        """As `Operator.preview`."""
+        self.caller.check(Action.RESOLVE)
+        return await self._operator.preview(key, status=status, headers=headers, body=body)
+
+    async def proposal(self, key: RecordKey) -> Waiting | None:
+        """As `Operator.proposal`. Without its answer for those who may see no bodies."""
+        self.caller.check(Action.SEE)
+        found = await self._operator.proposal(key)
+        if found is None or self.caller.may(Action.SEE_BODY):
+            return found
+        return replace(found, proposal=replace(found.proposal, response=None))
+
+    async def proposals(self, *, after: tuple[dt.datetime, UUID] | None = None, limit: int = 100) -> Sequence[Waiting]:
+        """As `Operator.proposals`."""
+        self.caller.check(Action.SEE)
+        return await self._operator.proposals(after=after, limit=limit)
+
+    async def approve(self, key: RecordKey, proposal_id: UUID, grounds: Grounds, *, version: int | None = None) -> Changed:
+        """As `Operator.approve`."""
+        self.caller.check(Action.APPROVE)
+        return await self._operator.approve(key, proposal_id, self.caller.by(grounds), version=version)
+
+    async def reject(self, key: RecordKey, proposal_id: UUID, grounds: Grounds) -> Changed:
+        """As `Operator.reject`. Everybody may take back what he has proposed himself."""
+        found = None if self.caller.may(Action.APPROVE) else await self._operator.proposal(key)
+        if found is None or found.proposal.identity != self.caller.identity:
+            self.caller.check(Action.APPROVE)
+        return await self._operator.reject(key, proposal_id, self.caller.by(grounds))
 
     async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
         """As `Operator.audit`."""

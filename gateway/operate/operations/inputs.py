@@ -34,12 +34,14 @@ class Wrong(ValueError):
 @dataclass(frozen=True, slots=True)
 class By:
     """Who does something, and why; both go into the audit table. Raises `Wrong` if either is empty, too long, or holds control
-    characters (a reason may have lines). `on_behalf_of`: for whom, as the actor says.
+    characters (a reason may have lines). `on_behalf_of`: for whom, as the actor says. `identity`
+    tells actors apart for good.
     """
 
     actor: str
     reason: str
     on_behalf_of: str | None = None
+    identity: str = ""
 
     def __post_init__(self) -> None:
         _check_text("actor", self.actor, ACTOR_MAX, "")

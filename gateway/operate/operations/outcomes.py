@@ -4,6 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gateway.ports.approvals import Proposal
 from gateway.ports.reconciliation import Listed
 
 
@@ -44,4 +45,12 @@ class TooEarly:
     now: Listed
 
 
-Changed: TypeAlias = Done | NotFound | Conflict | TooEarly
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The verdict waits for another user, who confirms or rejects it. The record is as it was."""
+
+    proposal: Proposal
+    now: Listed
+
+
+Changed: TypeAlias = Done | NotFound | Conflict | TooEarly | Proposed

@@ -19,6 +19,7 @@ class Change(enum.StrEnum):
     RELEASE = "release"
     DELETE = "delete"
     REQUEUE = "requeue"
+    LOOK_NOW = "look_now"
 
 
 def obstacle(change: Change, shown: Shown) -> Conflict | TooEarly | None:
@@ -41,6 +42,9 @@ def obstacle(change: Change, shown: Shown) -> Conflict | TooEarly | None:
             )
         case Change.REQUEUE:
             return None if now.dead_lettered_at is not None else Conflict(now, "It is no dead letter.")
+        case Change.LOOK_NOW:
+            waits = now.status is Status.UNKNOWN and now.dead_lettered_at is None
+            return None if waits else Conflict(now, "No look of it is due: it is no unknown record, or a dead letter, to be requeued.")
         case _:
             assert_never(change)
 

@@ -2,21 +2,27 @@
 step.
 """
 
+import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Protocol
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from gateway.core.model import Headers, RecordKey, Status
 from gateway.core.policy import DEFAULT_RETENTION, Policy
 from gateway.core.reconcile.policy import Verdict
-from gateway.operate.operations.bodies import answer, check_answer, unpacked
+from gateway.core.second_approval import SecondApproval, amount_of, needs_second
+from gateway.operate.operations.bodies import answer, check_answer, preview, unpacked
 from gateway.operate.operations.ids import parse_record_id, parse_short_id
 from gateway.operate.operations.inputs import PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
-from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound
+from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
+from gateway.operate.operations.proposals import GONE, Said, not_to_approve
 from gateway.operate.operations.rules import Change, obstacle
 from gateway.operate.operations.views import Json, listed_json, selection_json, shown_json
 from gateway.ports import Retention, StoreUnavailable, Transition
+from gateway.ports.approvals import Proposed as Waiting
+from gateway.ports.approvals import Shared
 from gateway.ports.reconciliation import (
     VERDICT_REASONS,
     Audit,
@@ -31,6 +37,12 @@ from gateway.ports.reconciliation import (
     Selection,
     Shown,
 )
+
+AMOUNTS = 5000
+"""How many dead letters are looked at for the largest amounts."""
+
+PROPOSAL_LASTS = 7 * 24 * 3600.0
+"""Seconds for which a proposal waits."""
 
 PAGES_AT_ONCE = 50
 """How many pages of the store make one of ours, at most, where matches are rare."""
@@ -61,7 +73,8 @@ class Operator:
 
     A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
-    `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it.
+    `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it. `approvals` is where verdicts
+    wait that need a second person, as `second` says at each of them.
     """
 
     def __init__(
@@ -72,6 +85,9 @@ class Operator:
         forget: Forget | None = None,
         replays: Replays | None = None,
         digest: Callable[[RecordKey], str] | None = None,
+        *,
+        approvals: Shared | None = None,
+        second: Callable[[], SecondApproval | None] = lambda: None,
     ) -> None:
         self._operations = operations
         self._reconciliation = reconciliation
@@ -79,6 +95,13 @@ class Operator:
         self._forget = forget
         self._replays = replays
         self._digest = digest
+        self._approvals = approvals
+        self._second = second
+
+    @property
+    def approvals(self) -> Shared | None:
+        """Where verdicts wait that need a second person, and what sessions have ended."""
+        return self._approvals
 
     async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
         """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit,
@@ -166,45 +189,92 @@ class Operator:
         """
         check_answer(status, headers, body)
         check_retention(retention)
-        response = await answer(status, headers, body)
-        detail: Detail = {
-            "verdict": Verdict.EXECUTED.value,
-            "response_status": status,
-            "response_length": len(body),
-            "response_sha256": response.body_digest.hex(),
-        }
-
-        async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
-            entry = Entry(_SOURCE, Verdict.EXECUTED.value, detail, by.actor, by.reason)
-            kept = self._retention(now, retention)
-            return await self._reconciliation.conclude_executed(fence, response, kept, entry, audit=audit)
-
-        return await self._change(Change.EXECUTED, key, _audit(by, "resolve", detail), write, version)
+        return await self._say(Said(Change.EXECUTED, key, by, retention, await answer(status, headers, body)), version)
 
     async def resolve_not_executed(self, key: RecordKey, by: By, *, retention: float | None = None, version: int | None = None) -> Changed:
         """A person's verdict *not executed*: the next retry runs. From `unknown`, once the upstream has surely
         finished.
         """
         check_retention(retention)
-
-        async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
-            entry = Entry(_SOURCE, Verdict.NOT_EXECUTED.value, {}, by.actor, by.reason)
-            reason, kept = VERDICT_REASONS[Verdict.NOT_EXECUTED], self._retention(now, retention)
-            return await self._reconciliation.conclude_not_executed(fence, reason, kept, entry, audit=audit)
-
-        detail: Detail = {"verdict": Verdict.NOT_EXECUTED.value}
-        return await self._change(Change.NOT_EXECUTED, key, _audit(by, "resolve", detail), write, version)
+        return await self._say(Said(Change.NOT_EXECUTED, key, by, retention), version)
 
     async def release(self, key: RecordKey, by: By, *, retention: float | None = None, version: int | None = None) -> Changed:
         """Let the next retry run, by a person's word alone. From `unknown` and lapsed `in_progress`, after the instant
         `doubtful_until`.
         """
         check_retention(retention)
+        return await self._say(Said(Change.RELEASE, key, by, retention), version)
+
+    async def approve(self, key: RecordKey, proposal_id: UUID, by: By, *, version: int | None = None) -> Changed:
+        """Carry out what another user has proposed: the verdict is that one's and `by`'s together. `Conflict` for one's own proposal, and
+        for one that is stale, over, or taken by somebody else meanwhile.
+        """
+        found = await self.proposal(key)
+        shown = await self._look(key)
+        if shown is None:
+            return NotFound()
+        refusal = not_to_approve(found, proposal_id, by, shown.listed)
+        if refusal is not None or found is None:
+            return refusal or NotFound()
+        proposal = found.proposal
+        return await self._say(Said(Change(proposal.change), key, by, proposal.retention, proposal.response, proposal), version)
+
+    async def reject(self, key: RecordKey, proposal_id: UUID, by: By) -> Changed:
+        """Drop a proposal: another user's, or one's own. The record stays as it is."""
+        found, shown = await self.proposal(key), await self._look(key)
+        if shown is None:
+            return NotFound()
+        if found is None or found.proposal.id != proposal_id or self._approvals is None:
+            return Conflict(shown.listed, GONE)
+        detail: Detail = {"proposal": str(proposal_id), "proposed_by": found.proposal.proposer, "verdict": found.proposal.change}
+        entry = Entry(_SOURCE, "rejected", detail, by.actor, by.reason)
+        done = await self._approvals.reject(found.proposal, entry, _audit(by, "reject", detail))
+        return Done(shown.listed) if done else Conflict(shown.listed, GONE)
+
+    async def proposal(self, key: RecordKey) -> Waiting | None:
+        """What waits for a second person, with its answer unpacked nowhere: as the record would keep it."""
+        return None if self._approvals is None else await self._approvals.proposal(key)
+
+    async def proposals(self, *, after: tuple[dt.datetime, UUID] | None = None, limit: int = 100) -> Sequence[Waiting]:
+        """All that wait, the oldest first, without their answers."""
+        check_limit(limit)
+        return [] if self._approvals is None else await self._approvals.proposals(after, limit)
+
+    async def _say(self, said: Said, version: int | None) -> Changed:
+        """Carry a verdict out, or keep it as a proposal if it needs a second person and has none."""
 
         async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
-            return await self._operations.release(fence, self._retention(now, retention), audit)
+            kept = self._retention(now, said.retention)
+            entry = Entry(_SOURCE, said.change.value, said.detail, said.by.actor, said.by.reason)
+            if said.approves is not None and self._approvals is not None and not await self._approvals.take(said.approves):
+                return Transition.STALE
+            if said.response is not None:
+                return await self._reconciliation.conclude_executed(fence, said.response, kept, entry, audit=audit)
+            if said.change is Change.RELEASE:
+                return await self._operations.release(fence, kept, audit)
+            return await self._reconciliation.conclude_not_executed(fence, VERDICT_REASONS[Verdict.NOT_EXECUTED], kept, entry, audit=audit)
 
-        return await self._change(Change.RELEASE, key, _audit(by, "release"), write, version)
+        action = "release" if said.change is Change.RELEASE else "resolve"
+        return await self._change(said.change, said.key, _audit(said.by, action, said.detail), write, version, said)
+
+    def _wants_second(self, said: Said | None, shown: Shown, found: Conflict | TooEarly | None) -> bool:
+        if said is None or said.approves is not None or isinstance(found, Conflict) or self._approvals is None:
+            return False
+        return needs_second(self._second(), shown.captured, too_early=found is not None)
+
+    async def _propose(self, said: Said, now: Listed) -> Changed:
+        """Keep the verdict for another user to confirm. Another one's proposal stays."""
+        assert self._approvals is not None
+        proposal = said.proposed(uuid4(), now)
+        entry = Entry(_SOURCE, "proposed", {"verdict": said.change.value, **said.detail}, said.by.actor, said.by.reason)
+        audit = _audit(said.by, "propose", {**_was(now), "proposal": str(proposal.id), "verdict": said.change.value, **said.detail})
+        fence = Fence(now.key, now.record_id, now.version)
+        transition = await self._approvals.propose(proposal, fence, PROPOSAL_LASTS, entry, audit)
+        if transition is Transition.DONE:
+            return Proposed(proposal, now)
+        if transition is Transition.ALREADY:
+            return Conflict(now, "Another user has proposed a verdict already: confirm or reject that one.")
+        return await self._refused(said.change, said.key)
 
     async def delete(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
         """Forget a `completed` or `failed_retryable` record: the next request with its key runs."""
@@ -227,6 +297,54 @@ class Operator:
     async def asked(self, shown: Shown, by: By) -> None:
         """Write down that a person has the upstream asked about a record. Nothing else comes of it."""
         await self._operations.write_audit(shown.listed.key, shown.listed.record_id, _audit(by, "ask", _was(shown.listed)))
+
+    async def preview(self, key: RecordKey, *, status: int, headers: Headers = (), body: bytes = b"") -> bytes | NotFound:
+        """What the retry would get if the record were completed with this answer (`bodies.preview`). Changes nothing."""
+        check_answer(status, headers, body)
+        shown = await self._look(key)
+        return NotFound() if shown is None else preview(self._policies().get(shown.listed.route_id), status, headers, body)
+
+    async def look_now(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
+        """Have the next look of an unknown record made at once. `Conflict` for a dead letter (requeue it), and if nothing could look."""
+
+        async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
+            return await self._operations.look_now(fence, audit)
+
+        return await self._change(Change.LOOK_NOW, key, _audit(by, "look_now"), write, version)
+
+    async def requeue_all(self, selection: Selection, by: By, *, limit: int = PAGE_MAX) -> tuple[int, int]:
+        """Requeue dead letters of a selection, the oldest first, `limit` at most, each with its audit line. How many were, and how many
+        could not be.
+        """
+        check_limit(limit)
+        done = refused = 0
+        cursor: str | None = None
+        while done + refused < limit:
+            page = await self.select(replace(selection, state="dead_letter"), limit=min(PAGE_MAX, limit - done - refused), cursor=cursor)
+            for listed in page.records:
+                changed = await self.requeue(listed.key, by, version=listed.version)
+                done, refused = done + isinstance(changed, Done), refused + (not isinstance(changed, Done))
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return done, refused
+
+    async def by_amount(self, selection: Selection, capture: str, *, limit: int = 100) -> tuple[Sequence[Listed], bool]:
+        """Dead letters with the largest captured numbers of this name first, then those without; and whether these are all, since only the
+        oldest `AMOUNTS` are looked at.
+        """
+        check_limit(limit)
+        found: list[Listed] = []
+        cursor: str | None = None
+        while len(found) < AMOUNTS:
+            page = await self.select(replace(selection, state="dead_letter"), limit=PAGE_MAX, cursor=cursor)
+            found += page.records
+            cursor = page.cursor
+            if cursor is None:
+                break
+        none = Decimal("-Infinity")
+        found.sort(key=lambda listed: amount_of(listed.captured.get(capture, "")) or none, reverse=True)
+        return found[:limit], cursor is None and len(found) <= limit
 
     async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
         """Lines of the audit table with ids above `after`, in order."""
@@ -261,6 +379,7 @@ class Operator:
         audit: Audit,
         write: _Write,
         version: int | None,
+        said: Said | None = None,
     ) -> Changed:
         """Look, refuse what cannot be, send it fenced by what was seen; refused by the store, look again and say what
         is there now.
@@ -272,6 +391,8 @@ class Operator:
         if version is not None and now.version != version:
             return Conflict(now, f"It has changed: its version is {now.version}, not {version}. Look at it again.")
         found = obstacle(change, shown) or self._unresolvable(change, now)
+        if said is not None and self._wants_second(said, shown, found):
+            return await self._propose(said, now)
         if found is not None:
             return found
         fence = Fence(now.key, now.record_id, now.version)
@@ -283,7 +404,7 @@ class Operator:
     def _unresolvable(self, change: Change, now: Listed) -> Conflict | None:
         """A requeued record without a probe would be hidden from the people who watch dead letters."""
         policy = self._policies().get(now.route_id)
-        if change is not Change.REQUEUE or (policy is not None and policy.reconcilable):
+        if change not in {Change.REQUEUE, Change.LOOK_NOW} or (policy is not None and policy.reconcilable):
             return None
         if policy is None:
             return Conflict(now, f"Route {now.route_id!r} is not in the route map, so nothing would look for it. Resolve it.")

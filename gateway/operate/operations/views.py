@@ -6,7 +6,9 @@ from typing import assert_never
 
 from gateway.core.model import Headers, StoredResponse
 from gateway.operate.operations.ids import record_id_text, short_id_text
-from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, TooEarly
+from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
+from gateway.ports.approvals import Proposal
+from gateway.ports.approvals import Proposed as Waiting
 from gateway.ports.reconciliation import AuditLine, Entry, Listed, Page, Remembered, Selection, Shown
 
 Json = dict[str, object]
@@ -47,6 +49,7 @@ def listed_json(listed: Listed) -> Json:
         "expires_at": instant(listed.expires_at),
         "response_status": listed.response_status,
         "response_length": listed.response_length,
+        "captured": dict(listed.captured),
     }
 
 
@@ -105,8 +108,36 @@ def changed_json(changed: Changed) -> Json:
             return {"result": "conflict", "why": why, "record": listed_json(now)}
         case TooEarly(until, now):
             return {"result": "too_early", "until": instant(until), "record": listed_json(now)}
+        case Proposed(proposal, now):
+            return {"result": "proposed", "proposal": proposal_json(proposal), "record": listed_json(now)}
         case _:
             assert_never(changed)
+
+
+def proposal_json(proposal: Proposal) -> Json:
+    """A verdict that somebody proposes. Its answer's body is as it would be kept, and no part of it."""
+    response = proposal.response
+    return {
+        "proposal": str(proposal.id),
+        "id": record_id_text(proposal.key),
+        "short_id": short_id_text(proposal.key),
+        "key": proposal.key.key,
+        "verdict": proposal.change,
+        "proposed_by": proposal.proposer,
+        "reason": proposal.reason,
+        "response": None if response is None else _response_json(response.without_body()),
+    }
+
+
+def waiting_json(waiting: Waiting) -> Json:
+    """A proposal as it is kept. `stale`: it can be confirmed no more."""
+    return {
+        **proposal_json(waiting.proposal),
+        "route": waiting.route_id,
+        "proposed_at": instant(waiting.at),
+        "expires_at": instant(waiting.expires_at),
+        "stale": waiting.stale,
+    }
 
 
 def selection_json(selection: Selection) -> dict[str, str | None]:

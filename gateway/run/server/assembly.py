@@ -377,7 +377,16 @@ def make_operator(
         return key_digest(config().digest_secret or b"", key.scope_id, key.key)
 
     forget = None if tiered is None else tiered.forget
-    return Operator(authority.operations, authority.reconciliation, policies, forget, replays, digest)
+    return Operator(
+        authority.operations,
+        authority.reconciliation,
+        policies,
+        forget,
+        replays,
+        digest,
+        approvals=authority.approvals,
+        second=lambda: config().admin.second_approval,
+    )
 
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:

@@ -290,7 +290,11 @@ class Process:
         return self.config.admin if self._worker is None else Admin(UnixListener(self._worker.socket), None)
 
     def _entrance(self, gateway: Gateway) -> Entrance:
-        return Entrance.fixed(None) if self._worker is not None else Entrance(lambda: Settings.of_config(gateway.config))
+        return (
+            Entrance.fixed(None)
+            if self._worker is not None
+            else Entrance(lambda: Settings.of_config(gateway.config), ended=gateway.authority.approvals)
+        )
 
     def _console(self, gateway: Gateway, ports: AdminPorts, entrance: Entrance) -> Console:
         clock = SystemClock()

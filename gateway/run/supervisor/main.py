@@ -136,7 +136,7 @@ async def _run(started: _Started, workers: int, directory: Path, *, accept_scope
     async with operating(lambda: source.accepted.config) as operator:
         ports = replace(fleet.ports(source.shown), operator=operator)
         try:
-            entrance = Entrance(lambda: Settings.of_config(source.accepted.config))
+            entrance = Entrance(lambda: Settings.of_config(source.accepted.config), ended=operator.approvals)
             app = make_admin(ports, entrance=entrance)
             mount(app, _console(source, entrance, operator, ports))
             runner = await start_admin(config.admin.listen, app, source.context)

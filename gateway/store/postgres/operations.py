@@ -58,8 +58,8 @@ class PostgresOperations:
     async def select(self, selection: Selection, cursor: str | None, limit: int) -> Page:
         """As `Operations.select`. A page may have fewer than `limit` records before the end: it looks at `SCANNED` candidates at most."""
         query, arguments = _listing(selection, None if cursor is None else read_cursor(selection, cursor), limit)
-        rows = await self._call(lambda lane: lane.fetch(QUERIES[query], *arguments))
-        records = [_listed(row) for row in rows if row["record_id"] is not None]
+        rows = await self.in_turn(lambda lane: lane.fetch(QUERIES[query], *arguments))
+        records = [_known(_listed(row), self._sealer) for row in rows if row["record_id"] is not None]
         return Page(records, _following(selection, rows, records, limit))
 
     async def show(self, key: RecordKey, *, body: bool = False, audit: Audit | None = None) -> Shown | None:
@@ -70,12 +70,16 @@ class PostgresOperations:
             rows = await lane.fetch(QUERIES["show"], key.scope_id, key.key, body, *said, self._clock.limits())
             return _shown(rows[0], body=body) if rows else None
 
-        shown = await self._call(work)
+        shown = await self.in_turn(work)
         return None if shown is None else _opened(shown, self._sealer, body=body)
 
     async def requeue(self, fence: Fence, audit: Audit) -> Transition:
         """As `Operations.requeue`."""
         return await self._change("operator_requeue", fence, audit)
+
+    async def look_now(self, fence: Fence, audit: Audit) -> Transition:
+        """As `Operations.look_now`."""
+        return await self._change("operator_look_now", fence, audit)
 
     async def release(self, fence: Fence, retention: Retention, audit: Audit) -> Transition:
         """As `Operations.release`. STALE also against evidence that it was executed, and for observed records."""
@@ -87,21 +91,21 @@ class PostgresOperations:
 
     async def audited(self, after: int, limit: int) -> Sequence[AuditLine]:
         """As `Operations.audited`. Lines of transactions that are under way may still appear below the last id that was seen."""
-        rows = await self._call(lambda lane: lane.fetch(QUERIES["audited"], after, limit))
+        rows = await self.in_turn(lambda lane: lane.fetch(QUERIES["audited"], after, limit))
         return [_audit_line(row) for row in rows]
 
     async def write_audit(self, key: RecordKey, record_id: UUID, audit: Audit) -> None:
         """As `Operations.write_audit`."""
         arguments = (key.scope_id, key.key, record_id, audit.actor, audit.action, audit.reason, _json(audit.detail))
-        await self._call(lambda lane: lane.fetch(QUERIES["write_audit"], *arguments))
+        await self.in_turn(lambda lane: lane.fetch(QUERIES["write_audit"], *arguments))
 
     async def _change(self, query: str, fence: Fence, audit: Audit, *more: Any) -> Transition:
         arguments = (fence.key.scope_id, fence.key.key, fence.record_id, fence.version, audit.actor, audit.action, audit.reason)
         limits = [self._clock.limits()] if query in JUDGING else []
-        rows = await self._call(lambda lane: lane.fetch(QUERIES[query], *arguments, _json(audit.detail), *more, *limits))
+        rows = await self.in_turn(lambda lane: lane.fetch(QUERIES[query], *arguments, _json(audit.detail), *more, *limits))
         return _TRANSITIONS[rows[0]["transition"]]
 
-    async def _call(self, work: Callable[[Lane], Awaitable[T]]) -> T:
+    async def in_turn(self, work: Callable[[Lane], Awaitable[T]]) -> T:
         """Wait for the turn and run, in a task of its own: the statement of a caller that is cancelled keeps its turn to its end."""
         return await asyncio.shield(self._lanes.spawn(self._in_turn(work)))
 
@@ -189,7 +193,16 @@ def _listed(row: Row) -> Listed:
         expires_at=row["expires_at"],
         response_status=row["response_status_code"] or None,  # 0: it is sealed
         response_length=row["response_body_length"],
+        captured=decode_captured(row["captured"]),
     )
+
+
+def _known(listed: Listed, sealer: RecordSealer) -> Listed:
+    """With what is captured in clear, or without it if no key opens it."""
+    try:
+        return replace(listed, captured=sealer.open_captured(listed.key, listed.captured))
+    except Unsealable:
+        return replace(listed, captured={})
 
 
 def _shown(row: Row, *, body: bool) -> Shown:

@@ -108,7 +108,8 @@ scanned AS MATERIALIZED (
         r.completed_at,
         r.expires_at,
         r.response_status_code,
-        r.response_body_length
+        r.response_body_length,
+        r.captured
 -- only list_by_key
     FROM step s
     LEFT JOIN LATERAL (
@@ -244,6 +245,28 @@ WITH held AS MATERIALIZED (
 SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM held) THEN 'stale' ELSE 'missing' END AS transition
 
 
+-- name: operator_look_now
+WITH held AS MATERIALIZED (
+    SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
+), done AS (
+    UPDATE gateway_records r
+    SET version = r.version + 1,
+        reconcile_after = now()
+    FROM held h
+    WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
+        AND h.record_id = $3 AND h.version = $4
+        AND h.status = 'unknown' AND h.dead_lettered_at IS NULL AND NOT h.observed
+    RETURNING r.scope_id, r.idempotency_key, r.record_id
+), remembered AS (
+    INSERT INTO gateway_history (scope_id, idempotency_key, record_id, source, what, actor, reason)
+    SELECT scope_id, idempotency_key, record_id, 'operator', 'look_now', $5::text, $7::text FROM done
+), audited AS (
+    INSERT INTO gateway_audit (scope_id, idempotency_key, record_id, actor, action, reason, detail)
+    SELECT scope_id, idempotency_key, record_id, $5::text, $6::text, $7::text, $8::jsonb FROM done
+)
+SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' WHEN EXISTS (SELECT FROM held) THEN 'stale' ELSE 'missing' END AS transition
+
+
 -- name: operator_release
 -- Not against evidence that this attempt was executed: that is the reconciler's. The owner stays, so that its own late answer still counts while
 -- nobody has claimed the record. Accepted work waits to be run once more.
@@ -310,6 +333,8 @@ WITH held AS MATERIALIZED (
     DELETE FROM gateway_tombstones WHERE digest = $9 AND EXISTS (SELECT FROM done)
 ), hidden AS (
     SELECT scope_id, idempotency_key, record_id, 'sha256:' || encode($9, 'hex') AS digest FROM done
+), proposed AS (
+    DELETE FROM gateway_proposals p USING hidden n WHERE p.scope_id = n.scope_id AND p.idempotency_key = n.idempotency_key
 ), archived AS (
     DELETE FROM gateway_records_archive a USING hidden n WHERE a.scope_id = n.scope_id AND a.idempotency_key = n.idempotency_key
 ), remembered AS (

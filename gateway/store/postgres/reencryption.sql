@@ -93,6 +93,8 @@ WITH held AS MATERIALIZED (
 ), noted AS (
     INSERT INTO gateway_deletions (number, record_id, expires_at)
     SELECT numbered.number - counted.all_of_them + counted.n, counted.record_id, counted.expires_at FROM numbered CROSS JOIN counted
+), proposed AS (
+    DELETE FROM gateway_proposals WHERE scope_id = $1
 ), archived AS (
     DELETE FROM gateway_records_archive WHERE scope_id = $1
 ), remembered AS (

@@ -43,6 +43,7 @@ from gateway.store.hosts import Hosts
 from gateway.store.migrate import MigrationError, pending
 from gateway.store.null_observer import NullObserver
 from gateway.store.postgres.acceptance import PostgresAcceptance
+from gateway.store.postgres.approvals import PostgresApprovals
 from gateway.store.postgres.batching import AnyBatcher, Batcher, batcher_for
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.checks import SETTINGS
@@ -216,6 +217,7 @@ class PostgresStore:
         self.participation = PostgresParticipation(self._calls)
         self.acceptance = PostgresAcceptance(self._calls, self._lanes, sealer, shard_of)
         self.operations = PostgresOperations(self._lanes, self._observer, self._clock, sealer)
+        self.approvals = PostgresApprovals(self.operations.in_turn, sealer)
         self.reencryption = PostgresReencryption(self._calls, sealer)
         statements = Statements(self._clock)
         self._batches = Batches.of(self._lanes, statements, self._observer, WIDTH, shard_of)

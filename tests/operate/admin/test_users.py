@@ -17,6 +17,7 @@ from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
 from gateway.operate.admin.cookies import Throttled, begin_session, end_session, form_token, log_in
 from gateway.operate.admin.guard import LOGIN, caller_of
 from gateway.operate.admin.throttle import ADDRESSES, IN_ALL, PER_ADDRESS, LoginThrottle
+from gateway.ports.approvals import EndedSessions
 from tests.operate.admin.house import House, silent_ports
 
 TOKENS = {role: make_token(role.value.encode().ljust(32)) for role in Role}
@@ -45,10 +46,11 @@ class Porch:
 
     clock: Instants = field(default_factory=Instants)
     admin: Admin = field(default_factory=lambda: Admin(token="s3cret", users=USERS))
+    shared: EndedSessions | None = None
     entrance: Entrance = field(init=False)
 
     def __post_init__(self) -> None:
-        self.entrance = Entrance(lambda: Settings.of(self.admin), now=self.clock, clock=self.clock)
+        self.entrance = Entrance(lambda: Settings.of(self.admin), now=self.clock, clock=self.clock, ended=self.shared)
 
     def pages(self) -> list[web.RouteDef]:
         async def form(request: web.Request) -> web.Response:

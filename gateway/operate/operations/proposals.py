@@ -1,0 +1,64 @@
+"""A person's verdict, which may wait as a proposal for a second person, and what speaks against confirming one. Pure."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from gateway.core.model import RecordKey, StoredResponse
+from gateway.operate.operations.inputs import By
+from gateway.operate.operations.outcomes import Conflict
+from gateway.operate.operations.rules import Change
+from gateway.ports.approvals import Proposal
+from gateway.ports.approvals import Proposed as Waiting
+from gateway.ports.reconciliation import Detail, Listed
+
+GONE = "There is no such proposal any more: it was confirmed, rejected, or waited too long."
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A verdict of a person; `approves` is the proposal that it confirms."""
+
+    change: Change
+    key: RecordKey
+    by: By
+    retention: float | None
+    response: StoredResponse | None = None
+    approves: Proposal | None = None
+
+    @property
+    def detail(self) -> Detail:
+        """For history and audit."""
+        told: dict[str, str | int] = {} if self.change is Change.RELEASE else {"verdict": self.change.value}
+        if self.response is not None:
+            told |= {"response_status": self.response.status, "response_length": self.response.body_length}
+            told["response_sha256"] = self.response.body_digest.hex()
+        if self.approves is not None:
+            told |= {"proposed_by": self.approves.proposer, "proposed_because": self.approves.reason}
+        return told
+
+    def proposed(self, proposal_id: UUID, now: Listed) -> Proposal:
+        """The same as a proposal about the record as it is now."""
+        return Proposal(
+            proposal_id,
+            self.key,
+            now.record_id,
+            now.attempt,
+            now.status,
+            self.change.value,
+            self.by.actor,
+            self.by.identity,
+            self.by.reason,
+            self.retention,
+            self.response,
+        )
+
+
+def not_to_approve(found: Waiting | None, proposal_id: UUID, by: By, now: Listed) -> Conflict | None:
+    """What speaks against confirming it, whatever the verdict is."""
+    if found is None or found.proposal.id != proposal_id:
+        return Conflict(now, GONE)
+    if found.proposal.identity == by.identity:
+        return Conflict(now, "You have proposed it yourself: another user confirms it.")
+    if found.stale or not found.proposal.fits(now):
+        return Conflict(now, "The record has come further since this was proposed. Look at it again.")
+    return None
