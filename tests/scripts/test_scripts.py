@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def clone(tmp_path: Path) -> Path:
         (binaries / name).write_text(f"#!/bin/sh\necho {name} runs\nexec sleep 60\n")
         (binaries / name).chmod(0o755)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """What a shell runs in the background ignores Ctrl-C, and so would all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def installed(clone: Path) -> None:

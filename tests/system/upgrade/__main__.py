@@ -5,6 +5,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from tests.support.gateway import Setup
@@ -24,7 +25,7 @@ async def upgraded(before: Path, seconds: float) -> tuple[Outcome, CountingUpstr
         dsn = await asyncio.to_thread(services.empty_database, postgres)
         setup = Setup(dsn, upstream.port, redis.url, defaults="{lease: 10s}", timeouts="{first_byte: 10s, total: 20s}")
         with tempfile.TemporaryDirectory() as folder:
-            outcome = await roll(setup, upstream, Path(folder), before, HERE, seconds=seconds, tell=lambda text: print(text, flush=True))
+            outcome = await roll(setup, upstream, Path(folder), before, HERE, clients=24, seconds=seconds, tell=partial(print, flush=True))
         return outcome, upstream
     finally:
         await upstream.stop()

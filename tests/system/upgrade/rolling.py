@@ -14,7 +14,6 @@ from tests.support.client import Answer, ask, payment
 from tests.support.gateway import Setup
 from tests.support.upstream import CountingUpstream, Exchange
 
-CLIENTS = 24
 READY = 60.0
 """Seconds until a gateway that was started must be ready."""
 
@@ -80,18 +79,24 @@ class Clients:
     where that takes no request.
     """
 
-    def __init__(self, places: tuple[Place, Place], seed: int) -> None:
+    def __init__(self, places: tuple[Place, Place], count: int) -> None:
         self._places = places
-        self._dice = random.Random(seed)
+        self._count = count
+        self._dice = random.Random(3)
         self._ended = asyncio.Event()
         self.outcome = Outcome()
 
     async def run(self) -> None:
         """Until `end`."""
-        await asyncio.gather(*(self._insist(number) for number in range(CLIENTS)))
+        await asyncio.gather(*(self._insist(number) for number in range(self._count)))
 
     def end(self) -> None:
         self._ended.set()
+
+    def judged(self, upstream: CountingUpstream) -> Outcome:
+        """What they were told, with what `upstream` ran more than once."""
+        self.outcome.broken += [f"{key!r} ran {count} times" for (_, key), count in upstream.runs.items() if count != 1]
+        return self.outcome
 
     async def _insist(self, number: int) -> None:
         count, own = 0, list[bytes]()
@@ -126,24 +131,25 @@ class Clients:
 
 
 async def roll(
-    setup: Setup, upstream: CountingUpstream, folder: Path, before: Path, after: Path, *, seconds: float, tell: Callable[[str], None]
+    setup: Setup,
+    upstream: CountingUpstream,
+    folder: Path,
+    before: Path,
+    after: Path,
+    *,
+    clients: int,
+    seconds: float,
+    tell: Callable[[str], None],
 ) -> Outcome:
     """From `before` to `after`, one gateway of two back and forth again, each stage for so many seconds. `upstream` and the empty database
     of `setup` are the run's own. Raises RuntimeError where a gateway does not start, drain or migrate.
     """
-    dice = random.Random(1)
-
-    async def behave(exchange: Exchange) -> None:
-        exchange.execute()
-        await asyncio.sleep(dice.uniform(0.0, 0.15))
-        await exchange.answer()
-
-    upstream.behave = behave
     one, two = places = (Place("one", setup, folder), Place("two", setup, folder))
-    clients = Clients(places, 3)
+    insistent = Clients(places, clients)
+    upstream.behave = _slowly
 
     async def stage(name: str) -> None:
-        tell(f"{name}: {sum(clients.outcome.answers.values())} answers until now, {len(clients.outcome.broken)} of them wrong")
+        tell(f"{name}: {sum(insistent.outcome.answers.values())} answers until now, {len(insistent.outcome.broken)} of them wrong")
         await asyncio.sleep(seconds)
 
     async def replace_by(place: Place, tree: Path, name: str) -> None:
@@ -154,7 +160,7 @@ async def roll(
     try:
         await migrate(before, one.config)
         await asyncio.gather(one.start(before), two.start(before))
-        insisting = asyncio.create_task(clients.run())
+        insisting = asyncio.create_task(insistent.run())
         await stage("both of the release before")
         await migrate(after, one.config)
         await stage("the schema is the new one")
@@ -162,13 +168,34 @@ async def roll(
         await replace_by(two, after, "both new")
         await replace_by(one, before, "one of them taken back")
         await replace_by(one, after, "both new again")
-        clients.end()
+        insistent.end()
         await insisting
     finally:
         await asyncio.gather(one.stop(), two.stop())
-    outcome = clients.outcome
-    outcome.broken += [f"{key!r} ran {count} times" for (_, key), count in upstream.runs.items() if count != 1]
-    return outcome
+    return insistent.judged(upstream)
+
+
+async def stay(setup: Setup, upstream: CountingUpstream, folder: Path, tree: Path, *, seconds: float) -> Outcome:
+    """As `roll`, of one gateway that nothing happens to."""
+    place = Place("one", setup, folder)
+    clients = Clients((place, place), 8)
+    upstream.behave = _slowly
+    try:
+        await migrate(tree, place.config)
+        await place.start(tree)
+        insisting = asyncio.create_task(clients.run())
+        await asyncio.sleep(seconds)
+        clients.end()
+        await insisting
+    finally:
+        await place.stop()
+    return clients.judged(upstream)
+
+
+async def _slowly(exchange: Exchange) -> None:
+    exchange.execute()
+    await asyncio.sleep(random.uniform(0.0, 0.15))
+    await exchange.answer()
 
 
 async def migrate(tree: Path, config: Path) -> None:

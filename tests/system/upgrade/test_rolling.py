@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.gateway import ROUTES, Setup
 from tests.support.upstream import CountingUpstream
-from tests.system.upgrade.rolling import roll
+from tests.system.upgrade.rolling import roll, stay
 
 HERE = Path(__file__).parents[3]
 
@@ -17,18 +17,19 @@ def setup(empty_database: str, redis_db: str, upstream: CountingUpstream) -> Set
     return Setup(empty_database, upstream.port, redis_db, defaults="{lease: 10s}", timeouts="{first_byte: 10s, total: 20s}")
 
 
+@pytest.mark.timeout(300)
 async def test_no_error_and_no_second_run(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Gateways are replaced one by one under traffic."""
     stages: list[str] = []
-    outcome = await roll(setup, upstream, tmp_path, HERE, HERE, seconds=0.5, tell=stages.append)
+    outcome = await roll(setup, upstream, tmp_path, HERE, HERE, clients=4, seconds=0.3, tell=stages.append)
     assert outcome.broken == []
     assert len(stages) == 6
-    assert len(outcome.bodies) == len(upstream.runs) > 100
+    assert len(outcome.bodies) == len(upstream.runs) > 20
 
 
 async def test_it_would_tell(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Without a guard operations run more than once, with other answers."""
     unguarded = replace(setup, routes=ROUTES.replace("    idempotency: {principal: [{header: Authorization}]}\n", ""))
-    outcome = await roll(unguarded, upstream, tmp_path, HERE, HERE, seconds=0.2, tell=lambda _: None)
+    outcome = await stay(unguarded, upstream, tmp_path, HERE, seconds=0.2)
     assert any("another answer" in story for story in outcome.broken)
     assert any("times" in story for story in outcome.broken)
