@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.website.references import REFERENCES
+from scripts.website.references.markdown import anchor, cell, table
 from tests.documents.test_prose import ROOT
-from website.references import REFERENCES
-from website.references.markdown import anchor, cell, table
 
 FOLDER = ROOT / "docs" / "reference"
 

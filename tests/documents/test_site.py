@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.website.diagram import picture
+from scripts.website.linked import moved, targets
 from tests.documents.test_prose import ROOT
 from tests.support.services import missing
-from website.diagram import picture
-from website.linked import moved, targets
 
 _OFFLINE = """
 import socket, sys
@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("mkdocs") is None:
         missing("mkdocs, of the group `docs`")
     folder = tmp_path_factory.mktemp("site")
-    argv = [sys.executable, "-c", _OFFLINE, "build", "--config-file", "website/mkdocs.yml", "--site-dir", str(folder)]
+    argv = [sys.executable, "-c", _OFFLINE, "build", "--config-file", "scripts/website/mkdocs.yml", "--site-dir", str(folder)]
     built = subprocess.run(argv, check=False, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert built.returncode == 0, built.stderr
     return folder

@@ -5,7 +5,7 @@ has its text where it is declared. `python3 scripts/docs --references` writes th
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from website.references import admin, commands, log, metrics, problems, settings
+from scripts.website.references import admin, commands, log, metrics, problems, settings
 
 REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": settings.page,

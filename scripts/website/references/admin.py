@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.operate.admin.openapi import document
-from website.references.markdown import anchor, code, prose, table
-from website.references.markdown import page as whole
+from scripts.website.references.markdown import anchor, code, prose, table
+from scripts.website.references.markdown import page as whole
 
 _INTRODUCTION = """
 What the admin listener answers. A running gateway gives the whole document, with every schema, at

@@ -26,8 +26,8 @@ from gateway.core.kinds import (
 )
 from gateway.core.policy import Policy
 from gateway.core.setting import Setting, settings_of, shape_of
-from website.references.markdown import anchor, code, prose, table
-from website.references.markdown import page as whole
+from scripts.website.references.markdown import anchor, code, prose, table
+from scripts.website.references.markdown import page as whole
 
 _INTRODUCTION = """
 Every setting of the configuration file, with its default. [config/gateway.yaml](../../config/gateway.yaml) shows them in

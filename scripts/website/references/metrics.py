@@ -8,8 +8,8 @@ from gateway.observe import sets
 from gateway.observe.metrics import Families
 from gateway.observe.tallies import Distribution
 from gateway.run.supervisor.merged import MergedMetrics
-from website.references.markdown import code, prose, table
-from website.references.markdown import page as whole
+from scripts.website.references.markdown import code, prose, table
+from scripts.website.references.markdown import page as whole
 
 _INTRODUCTION = """
 What `/metrics` on the admin listener shows, in Prometheus' text format or as OpenMetrics. Series of what is rare appear

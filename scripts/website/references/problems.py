@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from gateway.core.problems import Problem, ProblemType, Retry
-from website.references.markdown import code, prose, table
-from website.references.markdown import page as whole
+from scripts.website.references.markdown import code, prose, table
+from scripts.website.references.markdown import page as whole
 
 _INTRODUCTION = """
 Answers that the gateway makes itself are `application/problem+json` (RFC 9457), unless the route's dialect has another

@@ -1,4 +1,4 @@
-"""Where a file of the project stands in the site, and how links follow it there. Pure: files are read by website/hooks.py."""
+"""Where a file of the project stands in the site, and how links follow it there. Pure: files are read by scripts/website/hooks.py."""
 
 import posixpath
 import re

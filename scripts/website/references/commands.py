@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import click
 
 from gateway.cli import main
-from website.references.markdown import page as whole
-from website.references.markdown import prose
+from scripts.website.references.markdown import page as whole
+from scripts.website.references.markdown import prose
 
 _NAME = "idempotency-gateway"
 _INTRODUCTION = """

@@ -9,10 +9,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from gateway.core.transitions import diagram
-from website.diagram import picture
-from website.linked import PICTURES, moved, place, targets
+from scripts.website.diagram import picture
+from scripts.website.linked import PICTURES, moved, place, targets
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _STATES = f"```mermaid\n{diagram()}\n```\n"
 _UNSEARCHED = "---\nsearch: {exclude: true}\n---\n"
 _LANGUAGES = {"yml": "yaml", "tpl": "yaml", "py": "python", "service": "ini", "txt": "text", "cfg": "text", "svg": "xml"}

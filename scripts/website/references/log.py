@@ -14,8 +14,8 @@ from gateway.core.headers import Fields
 from gateway.core.scope import Scope
 from gateway.observe.accesslog import access_line, webhook_line
 from gateway.ports import FinishedRequest, WebhookExchange
-from website.references.markdown import code, prose, table
-from website.references.markdown import page as whole
+from scripts.website.references.markdown import code, prose, table
+from scripts.website.references.markdown import page as whole
 
 _INTRODUCTION = """
 The log is JSON, one object a line: access lines on stdout (`access_log`), one for each request and each event of a

@@ -1,0 +1,1 @@
+"""The commands of a clone, and what builds the site of the documents."""
