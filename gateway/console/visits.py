@@ -137,7 +137,7 @@ SAID = {
     403: ("This form is not of your session", "Open the page again, and repeat what you wanted to do. Nothing was changed."),
     404: ("There is no such page", "A record may have expired, or a person has deleted it."),
     405: ("This page takes no such request", "Use the links and forms of the pages."),
-    413: ("That is too much", "A form here has at most 16 MiB."),
+    413: ("That is too much", "A form here has at most 16 MiB; that of the login 64 KiB."),
     415: ("That is no form", "Use the links and forms of the pages."),
     421: ("This is not the address of the console", "Without users it is for this machine alone: use localhost or 127.0.0.1."),
     503: ("There is no way to the records", "This listener shows health and metrics alone."),

@@ -8,6 +8,7 @@ No handler can forget it: the guard comes before the routes, and goes by the pat
 """
 
 import secrets
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from aiohttp import web
@@ -27,6 +28,9 @@ STATIC, PROVIDER = f"{CONSOLE}/static/", f"{CONSOLE}/oidc/"
 
 CSRF_FIELD, CSRF_HEADER = "csrf", "X-CSRF-Token"
 CALLER = web.RequestKey("caller", Caller)
+
+BEFORE_LOGIN = 64 * 1024
+"""Bytes of a form that is read of somebody whom nothing names yet."""
 
 _READS = frozenset({"GET", "HEAD"})
 _OWN_PAGES = frozenset({"same-origin", "none"})
@@ -129,6 +133,8 @@ async def _before_login(entrance: Entrance, request: web.Request, handler: Handl
     before = before_login(entrance, request)
     value = before or secrets.token_hex(ID_SIZE)
     request[FORM_ID] = value.encode("utf-8", "surrogateescape")
+    if request.method not in _READS:
+        await _read_form(request)
     if request.path == LOGIN and not (before and await _is_form_of_ours(entrance, request)) and request.method not in _READS:
         return _no_form_of_ours()
     response = await handler(request)
@@ -138,14 +144,33 @@ async def _before_login(entrance: Entrance, request: web.Request, handler: Handl
 
 
 async def _is_form_of_ours(entrance: Entrance, request: web.Request) -> bool:
-    """Whether the request only reads, or carries the CSRF token of its session."""
+    """Whether the request only reads, or carries the CSRF token of its session. Raises aiohttp's errors, as `_read_form`."""
     if request.method in _READS:
         return True
-    given = request.headers.get(CSRF_HEADER)
+    form, given = await _read_form(request), request.headers.get(CSRF_HEADER)
     if given is None:
-        field = (await request.post()).get(CSRF_FIELD)
+        field = form.get(CSRF_FIELD)
         given = field if isinstance(field, str) else ""
     return entrance.is_csrf_token(given, request[FORM_ID])
+
+
+async def _read_form(request: web.Request) -> Mapping[str, object]:
+    """The form, kept by the request for all who ask for it. Raises 411, 413 and 415.
+
+    A body may name any charset that Python knows, each part of a multipart body one of its own, and some of them, such as punycode, take
+    time that grows with the square of the length: only UTF-8 is read.
+    """
+    if request.content_type.startswith("multipart/") or (request.charset or "utf-8").lower() != "utf-8":
+        raise web.HTTPUnsupportedMediaType
+    if CALLER not in request and request.body_exists:
+        if request.content_length is None:
+            raise web.HTTPLengthRequired
+        if request.content_length > BEFORE_LOGIN:
+            raise web.HTTPRequestEntityTooLarge(BEFORE_LOGIN, request.content_length)
+    try:
+        return await request.post()
+    except UnicodeDecodeError:
+        raise web.HTTPUnsupportedMediaType from None
 
 
 def _no_form_of_ours() -> web.Response:

@@ -15,7 +15,7 @@ from gateway.core.roles import Role
 from gateway.core.user_token import digest_of, make_token
 from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
 from gateway.operate.admin.cookies import Throttled, begin_session, end_session, form_token, log_in
-from gateway.operate.admin.guard import LOGIN, caller_of
+from gateway.operate.admin.guard import BEFORE_LOGIN, LOGIN, caller_of
 from gateway.operate.admin.throttle import ADDRESSES, IN_ALL, PER_ADDRESS, LoginThrottle
 from gateway.ports.approvals import EndedSessions
 from tests.operate.admin.house import House, silent_ports
@@ -279,6 +279,33 @@ async def test_no_other_page_logs_a_browser_in(browser: Browser) -> None:
     browser.cookies.clear()
     assert (await browser.ask("POST", LOGIN, {"token": TOKENS[Role.ADMIN], "csrf": csrf}))[0] == 403
     assert (await browser.ask("POST", LOGIN, {"token": TOKENS[Role.ADMIN]}))[0] == 403
+
+
+async def test_a_stranger_has_little_read(browser: Browser, address: str) -> None:
+    """Before a login: small forms, whole, in UTF-8. Of other charsets some take time that grows with the square of the length."""
+    before = f"idempotency-gateway-login={'0' * 32}"
+    form = "application/x-www-form-urlencoded"
+
+    async def post(data: bytes, content_type: str = form) -> int:
+        sent = {"Cookie": before, "Content-Type": content_type}
+        async with browser.session.post(f"{address}{LOGIN}", data=data, headers=sent, allow_redirects=False) as response:
+            return response.status
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"csrf=x"
+
+    assert await post(b"csrf=x") == 403
+    assert await post(b"csrf=x", f"{form}; charset=UTF-8") == 403
+    assert await post(b"csrf=x", f"{form}; charset=punycode") == 415
+    assert await post(b'--x\r\nContent-Disposition: form-data; name="csrf"\r\n\r\nx\r\n--x--\r\n', "multipart/form-data; boundary=x") == 415
+    assert await post(b"csrf=\xff") == 415
+    assert await post(b"csrf=" + b"x" * BEFORE_LOGIN) == 413
+    async with browser.session.post(f"{address}{LOGIN}", data=pieces(), headers={"Cookie": before, "Content-Type": form}) as response:
+        assert response.status == 411
+    await browser.login(TOKENS[Role.OPERATOR])
+    csrf = await browser.csrf("/console/")
+    assert (await browser.ask("POST", "/console/change", {"csrf": csrf, "body": "x" * BEFORE_LOGIN}))[0] == 200
+    assert (await browser.ask("POST", "/console/change", {"csrf": csrf}, {"Content-Type": f"{form}; charset=punycode"}))[0] == 415
 
 
 async def test_logged_out_is_logged_out(browser: Browser) -> None:
