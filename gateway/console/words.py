@@ -90,6 +90,7 @@ PATHS = {
     "release": Change.RELEASE,
     "delete": Change.DELETE,
     "requeue": Change.REQUEUE,
+    "look-now": Change.LOOK_NOW,
 }
 """The last part of a verdict's address."""
 
@@ -99,6 +100,7 @@ NEEDS = {
     Change.RELEASE: Action.RELEASE,
     Change.DELETE: Action.DELETE,
     Change.REQUEUE: Action.REQUEUE,
+    Change.LOOK_NOW: Action.LOOK,
 }
 """What a visitor must be allowed to do."""
 
@@ -108,6 +110,7 @@ TITLES = {
     Change.RELEASE: "Release it",
     Change.DELETE: "Delete the record",
     Change.REQUEUE: "Look again",
+    Change.LOOK_NOW: "Look now",
 }
 """The changes, as headings and links name them."""
 
@@ -117,6 +120,7 @@ BUTTONS = {
     Change.RELEASE: "Release",
     Change.DELETE: "Delete",
     Change.REQUEUE: "Queue for looks",
+    Change.LOOK_NOW: "Look now",
 }
 
 CHOOSE = {
@@ -125,6 +129,7 @@ CHOOSE = {
     Change.RELEASE: "Nobody could find out, and you answer for it: the next retry runs it.",
     Change.DELETE: "Forget the record and its key. A request with the key is a new operation.",
     Change.REQUEUE: "Have the gateway ask the upstream again, from the first look on.",
+    Change.LOOK_NOW: "Have the gateway ask the upstream now, rather than when the next look is due.",
 }
 """One sentence each, for the person who has to choose."""
 
@@ -137,6 +142,7 @@ DONE = {
     Change.RELEASE: "Done. The next retry runs the operation.",
     Change.DELETE: "Done. The record is gone, and its key is free.",
     Change.REQUEUE: "Done. The looks begin anew; retries get 409 outcome-unknown meanwhile.",
+    Change.LOOK_NOW: "Done. The next look is due now; what it finds is in the timeline within seconds.",
 }
 
 
@@ -169,7 +175,7 @@ def consequence(change: Change, listed: Listed) -> str:
         case Change.REQUEUE:
             return "For clients nothing changes: retries get 409 outcome-unknown until a look finds the outcome. Looks count from 0 again."
         case Change.LOOK_NOW:
-            return "For clients nothing changes: the next look is made at once."
+            return "For clients nothing changes: retries get 409 outcome-unknown until a look finds the outcome. One comes now."
         case _:
             assert_never(change)
 

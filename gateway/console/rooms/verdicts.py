@@ -111,6 +111,7 @@ async def _make(visit: Visit, change: Change, key: RecordKey, grounds: Grounds, 
         Change.RELEASE: desk.release,
         Change.DELETE: desk.delete,
         Change.REQUEUE: desk.requeue,
+        Change.LOOK_NOW: desk.look_now,
     }
     return await make[change](key, grounds, version=version)
 

@@ -188,6 +188,7 @@ ALLOWED = {
     Change.RELEASE: {"lapsed", "unknown", "dead"},
     Change.DELETE: {"completed", "failed", "gone", "observed completed"},
     Change.REQUEUE: {"dead", "dead early"},
+    Change.LOOK_NOW: {"unknown", "early", "proved"},
 }
 TOO_EARLY = {
     Change.NOT_EXECUTED: {"early", "dead early"},
