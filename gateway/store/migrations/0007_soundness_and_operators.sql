@@ -1,6 +1,15 @@
--- One CHECK constraint in the place of twelve, which says the same (tests/store/postgres/test_release_before_checks.py compares them). Postgres reads the
--- expression of each constraint anew for each statement: the twelve took 80 µs, more than the rest of a short insert. The body of a function
--- of PL/pgSQL is compiled once in a session, and a call of it is short to read: 30 µs. It calls nothing but what Postgres brings.
+-- One CHECK constraint of records, and what gateways share about operators. One file, since gateways of the release before stay ready on a
+-- schema that is one migration ahead of theirs, and no further (`migrate.READABLE_AHEAD`).
+--
+-- The constraint is in the place of twelve, and says the same (tests/store/postgres/test_release_before_checks.py compares them). Postgres
+-- reads the expression of each constraint anew for each statement: the twelve took 80 µs, more than the rest of a short insert. The body of a
+-- function of PL/pgSQL is compiled once in a session, and a call of it is short to read: 30 µs. It calls nothing but what Postgres brings.
+--
+-- Two tables are new. Verdicts that wait for a second person, and sessions of browsers that ended before their time:
+--
+--   gateway_proposals        one verdict for each record at most. It is about this life, attempt and state of the record; the answer of an
+--                            *executed* is kept, packed and sealed as the record would keep it.
+--   gateway_ended_sessions   digests of their names, until their cookies would have ended by themselves. What began before `ended_at` has ended.
 --
 -- Safe on a live table, and for the release before. Nothing is rewritten or read: NOT VALID spares the constraint its scan, and rows that
 -- are there kept the twelve. `ALTER TABLE gateway_records VALIDATE CONSTRAINT gateway_records_sound` reads them beside the traffic, for those
@@ -59,6 +68,41 @@ $$ BEGIN
             ELSE false
         END;
 END $$;
+
+CREATE TABLE gateway_proposals (
+    scope_id               text COLLATE "C" NOT NULL,
+    idempotency_key        text COLLATE "C" NOT NULL,
+    proposal_id            uuid NOT NULL,
+    record_id              uuid NOT NULL,
+    attempt                integer NOT NULL,
+    status                 text NOT NULL,
+    change                 text NOT NULL CHECK (change IN ('executed', 'not_executed', 'release')),
+    proposer               text NOT NULL,
+    identity               text NOT NULL,
+    reason                 text NOT NULL,
+    retention              float8,
+    proposed_at            timestamptz NOT NULL DEFAULT now(),
+    expires_at             timestamptz NOT NULL,
+    response_status_code   smallint,
+    response_reason        bytea,
+    response_headers       bytea,
+    response_body          bytea,
+    response_body_encoding smallint,
+    response_body_length   bigint,
+    response_body_digest   bytea,
+    response_schema_version smallint,
+
+    PRIMARY KEY (scope_id, idempotency_key),
+
+    CONSTRAINT gateway_proposals_answer CHECK ((change = 'executed') = (response_status_code IS NOT NULL))
+);
+CREATE INDEX gateway_proposals_waiting ON gateway_proposals (proposed_at, proposal_id);
+
+CREATE TABLE gateway_ended_sessions (
+    digest     bytea PRIMARY KEY CHECK (octet_length(digest) = 32),
+    ended_at   bigint NOT NULL, -- seconds since the epoch, by the clock that the cookies of its gateway have
+    expires_at timestamptz NOT NULL
+);
 
 ALTER TABLE gateway_records
     DROP CONSTRAINT gateway_records_shape,
