@@ -21,11 +21,13 @@ SELECT create_distributed_table('gateway_records', 'scope_id', shard_count => 32
 SELECT create_distributed_table('gateway_records_archive', 'scope_id', colocate_with => 'gateway_records');
 SELECT create_distributed_table('gateway_history', 'scope_id', colocate_with => 'gateway_records');
 SELECT create_distributed_table('gateway_audit', 'scope_id', colocate_with => 'gateway_records');
+SELECT create_distributed_table('gateway_proposals', 'scope_id', colocate_with => 'gateway_records');
 
 -- Without a scope in their keys, and small: every node has them. A tombstone is written beside the record that it replaces, so a reaper's
 -- statement changes a distributed and a reference table at once.
 SELECT create_reference_table('gateway_tombstones');
 SELECT create_reference_table('gateway_webhook_events');
+SELECT create_reference_table('gateway_ended_sessions');
 SELECT create_reference_table('gateway_deletions');
 SELECT create_reference_table('gateway_deletions_last');
 SELECT create_reference_table('gateway_participants');

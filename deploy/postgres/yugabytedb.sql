@@ -40,3 +40,5 @@ DROP INDEX gateway_webhook_events_expiring;
 CREATE INDEX gateway_webhook_events_expiring ON gateway_webhook_events (expires_at ASC);
 DROP INDEX gateway_deletions_expiring;
 CREATE INDEX gateway_deletions_expiring ON gateway_deletions (expires_at ASC);
+DROP INDEX gateway_proposals_waiting;
+CREATE INDEX gateway_proposals_waiting ON gateway_proposals (proposed_at ASC, proposal_id ASC);

@@ -50,6 +50,6 @@ async def test_citus_has_a_place_for_each_table(connection: "Connection") -> Non
     keys = await connection.fetch(
         "SELECT conrelid::regclass::text AS name, pg_get_constraintdef(oid) AS key FROM pg_constraint WHERE contype = 'p'"
     )
-    distributed = ("gateway_records", "gateway_records_archive", "gateway_history", "gateway_audit")
+    distributed = ("gateway_records", "gateway_records_archive", "gateway_history", "gateway_audit", "gateway_proposals")
     assert {row["name"] for row in keys if row["key"].startswith("PRIMARY KEY (scope_id")} == set(distributed)
     assert not await connection.fetch("SELECT FROM pg_trigger WHERE NOT tgisinternal")
