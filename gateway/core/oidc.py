@@ -154,7 +154,7 @@ def name_of(claims: Mapping[str, object], claim: str) -> str | None:
 def role_of(claims: Mapping[str, object], claim: str, roles: Sequence[tuple[str, Role]]) -> Role | None:
     """The highest role that one of the user's groups has; None: no group of the user has one."""
     groups = claims.get(claim)
-    held = {group for group in groups if isinstance(group, str)} if isinstance(groups, list) else {groups}
+    held = {group for group in (groups if isinstance(groups, list) else [groups]) if isinstance(group, str)}
     return highest(tuple(role for group, role in roles if group in held))
 
 
@@ -163,7 +163,7 @@ def _fault_of_any(claims: Mapping[str, object], issuer: str, client_id: str, now
     if claims.get("iss") != issuer:
         return "The token is from another issuer."
     audiences = audience if isinstance(audience, list) else [audience]
-    if client_id not in audiences or (len(audiences) > 1 and party is None) or party not in {None, client_id}:
+    if client_id not in audiences or (len(audiences) > 1 and party is None) or (party is not None and party != client_id):
         return "The token is for another client."
     if not _is_instant(issued) or not now - OLDEST - LEEWAY < issued < now + LEEWAY:
         return "The token was not made just now."

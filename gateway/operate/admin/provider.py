@@ -42,6 +42,8 @@ TIMEOUT = 10.0
 """Seconds for one question to the provider."""
 FRESH = 3600.0
 """Seconds for which its metadata count."""
+RETRY = 5.0
+"""Seconds after a failure in which they are not asked for again: whoever waited for that question has its answer."""
 ANSWER_MAX = 256 * 1024
 LOGIN_SECONDS = 600.0
 """How long a login may take."""
@@ -114,6 +116,7 @@ class Provider:
         self._clock = clock
         self._now = now
         self._metadata: tuple[Metadata, float] | None = None
+        self._failed: tuple[str, float] | None = None
         self._keys: RemoteKeys | None = None
         self._asking = asyncio.Lock()
 
@@ -177,18 +180,25 @@ class Provider:
             now = self._clock.boottime()
             if self._metadata is not None and now - self._metadata[1] < FRESH:
                 return self._metadata[0]
+            if self._failed is not None and now - self._failed[1] < RETRY:
+                return self._as_known()
             try:
                 metadata = read_metadata(await _ask("GET", metadata_url(self.settings.issuer)), self.settings.issuer)
             except (ProviderAway, ValueError) as error:
-                if self._metadata is not None:
-                    return self._metadata[0]
-                raise ProviderAway(str(error)) from None
+                self._failed = (str(error), self._clock.boottime())
+                return self._as_known()
             if self._keys is None or self._metadata is None or self._metadata[0].jwks_uri != metadata.jwks_uri:
                 before, self._keys = self._keys, RemoteKeys(JwksUrl(metadata.jwks_uri), self._clock, tls=client_context(None))
                 if before is not None:
                     await before.close()
             self._metadata = (metadata, now)
             return metadata
+
+    def _as_known(self) -> Metadata:
+        """Its metadata from before it failed."""
+        if self._metadata is None:
+            raise ProviderAway("it was not there" if self._failed is None else self._failed[0])
+        return self._metadata[0]
 
     async def _exchanged(self, metadata: Metadata, code: str, verifier: str) -> str:
         """The id token for a code."""

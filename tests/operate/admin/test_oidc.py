@@ -105,6 +105,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"aud": "another"}, "failed"),
     ({"aud": [CLIENT, "another"]}, "failed"),
     ({"azp": "another"}, "failed"),
+    ({"azp": [CLIENT]}, "failed"),
     ({"exp": 1}, "failed"),
     ({"iat": 1}, "failed"),
     ({"sub": None}, "failed"),
@@ -112,6 +113,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"preferred_username": "ana\x1b[2J"}, "failed"),
     ({"groups": ["staff"]}, "no-role"),
     ({"groups": None}, "no-role"),
+    ({"groups": {"ops": True}}, "no-role"),
+    ({"groups": [["ops"]]}, "no-role"),
 ]
 
 
@@ -181,6 +184,14 @@ async def test_a_provider_that_is_not_what_it_should_be_is_away(stage: Stage, me
     """No browser is sent there, and no code."""
     stage.provider.metadata = metadata
     assert await stage.browser.ask("GET", START) == (303, f"{LOGIN}?error=away")
+
+
+async def test_a_provider_that_is_away_is_not_asked_by_each_stranger(stage: Stage) -> None:
+    """Each question may take ten seconds, and the next one waits for it: those who waited have its answer, too."""
+    stage.provider.metadata = {"issuer": "https://evil.example"}
+    for _ in range(3):
+        assert await stage.browser.ask("GET", START) == (303, f"{LOGIN}?error=away")
+    assert stage.provider.asked == ["metadata"]
 
 
 async def test_logging_out_here_and_there(stage: Stage) -> None:
