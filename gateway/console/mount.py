@@ -8,6 +8,7 @@ from gateway.console.rooms.audit import show_audit
 from gateway.console.rooms.dead_letters import list_dead_letters, requeue_many
 from gateway.console.rooms.login import show_login, sign_in, sign_out
 from gateway.console.rooms.now import show_now
+from gateway.console.rooms.proposals import answer_proposal
 from gateway.console.rooms.records import list_records, show_body, show_record
 from gateway.console.rooms.routes import show_routes
 from gateway.console.rooms.verdicts import ask_upstream, give_verdict, show_verdict
@@ -36,6 +37,7 @@ def _routes(console: Console) -> list[web.RouteDef]:
         web.get(_RECORD, opened(console, show_record)),
         web.post(f"{_RECORD}/body", opened(console, show_body)),
         web.post(f"{_RECORD}/ask", opened(console, ask_upstream)),
+        web.post(f"{_RECORD}/{{word:approve|reject}}", opened(console, answer_proposal)),
         web.get(_CHANGE, opened(console, show_verdict)),
         web.post(_CHANGE, opened(console, give_verdict)),
         web.get("/console/dead-letters", opened(console, list_dead_letters)),

@@ -41,6 +41,9 @@ _ACTIONS = {
     "not_executed": "Verdict: not executed",
     "released": "Released",
     "requeued": "Queued for looks again",
+    "looked_now": "A look was asked for",
+    "proposed": "A verdict was proposed",
+    "rejected": "The proposed verdict was rejected",
 }
 
 

@@ -1,6 +1,7 @@
 """What the console says of records, in sentences: their state, what comes next, and what a change means for the next retry. Pure."""
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -133,10 +134,10 @@ CHOOSE = {
 }
 """One sentence each, for the person who has to choose."""
 
-PROPOSED = "Proposed. Nothing has happened yet: another user with the role approver confirms it (dead-letters approve)."
-"""After a verdict that needs a second person; `proposed` is its word in an address."""
-
-DONE = {
+DONE: Mapping[str, str] = {
+    "proposed": "Proposed. Another user confirms or rejects it; until then nothing changes.",
+    "approved": "Done. You have confirmed the verdict.",
+    "rejected": "Rejected. The record is as it was.",
     Change.EXECUTED: "Done. Retries get this answer from now on.",
     Change.NOT_EXECUTED: "Done. The next retry runs the operation.",
     Change.RELEASE: "Done. The next retry runs the operation.",

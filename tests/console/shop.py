@@ -156,6 +156,7 @@ class _Furnished:
         text = self.setup.yaml(port, admin)
         listen = f'admin: {{listen: "127.0.0.1:{admin}"}}'
         assert listen in text
-        furnished = f'admin:\n  listen: "127.0.0.1:{admin}"' + (f"\n  users:{self.users}" if self.users else "")
+        second = "\n  second_approval: {above: {capture: amount, value: 100000}}" if self.users else ""
+        furnished = f'admin:\n  listen: "127.0.0.1:{admin}"{second}' + (f"\n  users:{self.users}" if self.users else "")
         slow = f'\n  slow: {{url: "http://127.0.0.1:{self.setup.upstream_port}", max_execution: 10m}}\ndefaults:'
         return text.replace(listen, furnished).replace("\ndefaults:", slow)

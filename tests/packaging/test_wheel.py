@@ -31,6 +31,8 @@ def test_the_wheel_runs_dev_in_an_empty_environment(tmp_path: Path) -> None:
             admin = _address_of_admin(dev)
             with urllib.request.urlopen(f"{admin}/readyz", timeout=10) as response:
                 assert response.status == 200
+            with urllib.request.urlopen(f"{admin}/console/now", timeout=10) as response:
+                assert b"Dead letters" in response.read()
         finally:
             dev.send_signal(signal.SIGINT)
             assert dev.wait(60) == 0

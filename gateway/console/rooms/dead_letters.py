@@ -69,7 +69,7 @@ def _told(visit: Visit) -> str | None:
     if requeued.isdecimal() and refused.isdecimal() and max(len(requeued), len(refused)) < 4:
         rest = f" {refused} stayed: they have changed, or nothing could look for them." if refused != "0" else ""
         return f"{requeued} queued for looks.{rest}"
-    return next((text for change, text in DONE.items() if change.value == query.get("done")), None)
+    return next((text for change, text in DONE.items() if change == query.get("done")), None)
 
 
 def _chosen(text: str) -> tuple[RecordKey, int]:

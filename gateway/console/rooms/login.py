@@ -6,8 +6,16 @@ from gateway.console.rendering import go
 from gateway.console.visits import Visit
 from gateway.core.sessions import local_target
 from gateway.operate.admin.cookies import Throttled, begin_session, end_session, log_in
+from gateway.operate.admin.oidc import provider_logout
 
 _FIRST = "/console/now"
+_FAILED = {
+    "failed": "Your organisation's sign-in did not succeed. Try again.",
+    "no-role": "Your groups there give you no role here.",
+    "away": "Your organisation's sign-in does not answer.",
+    "expired": "That took too long. Try again.",
+    "throttled": "Too many sign in at this moment. Wait, then try again.",
+}
 
 
 async def show_login(visit: Visit) -> web.Response:
@@ -36,7 +44,7 @@ async def sign_in(visit: Visit) -> web.Response:
 
 async def sign_out(visit: Visit) -> web.Response:
     """End the session: its cookie is good for nothing any more."""
-    response = go("/console/login")
+    response = go(await provider_logout(visit.console.entrance) or "/console/login")
     await end_session(visit.console.entrance, visit.request, response)
     return response
 
@@ -47,4 +55,6 @@ def _next(given: str) -> str:
 
 
 async def _page(visit: Visit, target: str, status: int = 200, **values: object) -> web.Response:
-    return await visit.page("login.html", status, **{"mistakes": {}, **values}, target=target)
+    failed = _FAILED.get(visit.request.query.get("error", ""))
+    provider = visit.console.entrance.provider is not None
+    return await visit.page("login.html", status, **{"mistakes": {}, **values}, target=target, failed=failed, provider=provider)

@@ -9,7 +9,7 @@ from gateway.console import concealing
 from gateway.console.searching import WAYS, read_search, told
 from gateway.console.timeline import timeline
 from gateway.console.visits import Visit, to
-from gateway.console.words import CHOOSE, DONE, NEEDS, PATHS, PROPOSED, TITLES, retry_now
+from gateway.console.words import CHOOSE, DONE, NEEDS, PATHS, TITLES, retry_now
 from gateway.core.model import RecordKey
 from gateway.core.roles import Action
 from gateway.operate.operations import NotFound, TooEarly, Wrong, record_id_text
@@ -78,11 +78,13 @@ async def show_body(visit: Visit) -> web.Response:
 
 async def record_page(visit: Visit, shown: Shown, status: int = 200, **values: object) -> web.Response:
     """The page of one record."""
+    from gateway.console.rooms.proposals import waits  # noqa: PLC0415 - which leads back here when it is refused
+
     policy = visit.console.policy(shown.listed.route_id)
     body = None if shown.response is None or shown.response.body is None else concealing.body(shown.response.body)
     word = visit.request.query.get("done")
-    done = PROPOSED if word == "proposed" else next((text for change, text in DONE.items() if change.value == word), None)
-    known: dict[str, object] = {"mistakes": {}, "given": {}}
+    done = next((text for change, text in DONE.items() if change == word), None)
+    known: dict[str, object] = {"mistakes": {}, "asked_for": {}, "given": {}, "refused": None}
     return await visit.page(
         "record.html",
         status,
@@ -92,6 +94,7 @@ async def record_page(visit: Visit, shown: Shown, status: int = 200, **values: o
         now=shown.at,
         retry=retry_now(shown.listed, shown.at, policy),
         moments=timeline(shown),
+        waits=await waits(visit, shown),
         changes=choices(visit, shown),
         sealed=sealed(visit),
         body=body,

@@ -18,11 +18,14 @@ from gateway.console.visits import Visit, to
 from gateway.console.words import BUTTONS, NEEDS, PATHS, TITLES, consequence
 from gateway.core.model import RecordKey
 from gateway.core.roles import Action
+from gateway.core.second_approval import needs_second
 from gateway.operate.operations import Changed, Conflict, Done, Grounds, NotFound, Proposed, TooEarly, Wrong, record_id_text
 from gateway.operate.operations.rules import Change, obstacle
 from gateway.ports.reconciliation import Shown
 
 VERSION_MAX = 2**31 - 1
+_JUDGES = frozenset({Change.EXECUTED, Change.NOT_EXECUTED, Change.RELEASE})
+"""The changes that may need a second person."""
 
 
 @dataclass(slots=True)
@@ -122,10 +125,10 @@ async def _told(visit: Visit, change: Change, key: RecordKey, draft: _Draft, cha
             return to("/console/dead-letters", done=change.value)
         case Done():
             return to(f"/console/records/{record_id_text(key)}", done=change.value)
-        case NotFound():
-            raise web.HTTPNotFound
         case Proposed():
             return to(f"/console/records/{record_id_text(key)}", done="proposed")
+        case NotFound():
+            raise web.HTTPNotFound
         case Conflict(_, why):
             return await _refused(visit, change, key, draft, why)
         case TooEarly(until):
@@ -140,6 +143,11 @@ async def _refused(visit: Visit, change: Change, key: RecordKey, draft: _Draft, 
 
 async def _form(visit: Visit, change: Change, shown: Shown, draft: _Draft, status: int = 200, **values: object) -> web.Response:
     against = obstacle(change, shown)
+    second = change in _JUDGES and needs_second(
+        visit.console.config().admin.second_approval, shown.captured, too_early=isinstance(against, TooEarly)
+    )
+    if isinstance(against, TooEarly) and second:
+        against = None
     if isinstance(against, TooEarly):
         values.setdefault("until", against.until)
     elif against is not None:
@@ -153,7 +161,8 @@ async def _form(visit: Visit, change: Change, shown: Shown, draft: _Draft, statu
         change=change,
         path_of=next(path for path, one in PATHS.items() if one is change),
         title=TITLES[change],
-        button=BUTTONS[change],
+        button="Propose it to a second person" if second else BUTTONS[change],
+        second=second,
         consequence=consequence(change, shown.listed),
         shown=shown,
         listed=shown.listed,
