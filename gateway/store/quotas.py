@@ -24,7 +24,7 @@ from gateway.core.quota import Exceeded, Limit, give_back, take
 from gateway.ports import Clock, StoreUnavailable
 from gateway.ports.quotas import OverQuota
 from gateway.store.held import milliseconds
-from gateway.store.redis.hotpath import Acquired, Found, HotPath, Refused, Share
+from gateway.store.redis.hotpath import Acquired, Found, HotPath, Outcome, Refused, Share, Told
 from gateway.store.redis.writeback import Writeback
 
 Reserve: TypeAlias = Callable[[Intent], Awaitable[Lease | Record | Tombstone]]
@@ -48,6 +48,10 @@ class QuotaCounter:
         self.running: Counter[str] = Counter()
         self.taken: dict[str, float] = {}
         self._places: dict[bytes, Place] = {}
+
+    def now(self) -> float:
+        """The instant in whole microseconds: with parts of one, sums are rounded, and the last of a burst is refused now and then."""
+        return float(int(self.clock.boottime() * 1e6))
 
     def place(self, intent: Intent, *, new_key: bool = True) -> "Place":
         """What this request would take; nothing is taken yet. `new_key`: where it executes, it begins a new operation."""
@@ -138,9 +142,13 @@ class Place:
         return answer
 
     async def reserve(self, reserve: Reserve, intent: Intent) -> Lease | Record | Tombstone:
-        """What the authority's reserve gives. Where Redis could not count, the share is taken here before. Raises `OverQuota`."""
+        """What the authority's reserve gives. The share is taken before, where it was not with a lease in Redis: Redis was not asked, holds
+        another's entry, or could not count. Raises `OverQuota`.
+        """
         if self._away:
             self.take_here()
+        elif not self._taken:
+            await self.take()
         return await reserve(intent)
 
     async def take(self) -> None:
@@ -161,7 +169,7 @@ class Place:
         if share.places and counter.running[share.scope_id] >= share.places:
             raise OverQuota(Exceeded(Limit.IN_FLIGHT, _NO_PLACE_WAIT))
         if share.interval:
-            tat, wait = take(counter.taken.get(share.scope_id, 0.0), counter.clock.boottime() * 1e6, share.interval, share.burst)
+            tat, wait = take(counter.taken.get(share.scope_id, 0.0), counter.now(), share.interval, share.burst)
             if wait:
                 raise OverQuota(Exceeded(Limit.NEW_KEYS, wait))
             if len(counter.taken) >= _REMEMBERED:
@@ -204,9 +212,7 @@ class Place:
         if not self._here:
             self._tell("undo", _UNDO_FOR)
         elif share.interval:
-            counter.taken[share.scope_id] = give_back(
-                counter.taken.get(share.scope_id, 0.0), counter.clock.boottime() * 1e6, share.interval
-            )
+            counter.taken[share.scope_id] = give_back(counter.taken.get(share.scope_id, 0.0), counter.now(), share.interval)
 
     def free(self) -> None:
         """The attempt has ended."""
@@ -228,5 +234,16 @@ class Place:
     def _tell(self, operation: str, seconds: float) -> None:
         hot, writes = self._counter.hot, self._counter.writes
         if hot is not None and writes is not None:
-            write = partial(hot.leave if operation == "leave" else hot.undo, self.share)
-            writes.submit(operation, self.share.owner, write, self._counter.clock.boottime() + seconds)
+            write = partial(hot.leave, self.share) if operation == "leave" else self._tell_undone
+            # Not gathered: the caller's next step, a claim or another request, may follow at once, and must not meet this share.
+            writes.submit(operation, self.share.owner, write, self._counter.clock.boottime() + seconds, at_once=True)
+
+    def _tell_undone(self, told: Told) -> None:
+        def heard(outcome: Outcome) -> None:
+            if isinstance(outcome, StoreUnavailable) and outcome.may_have_landed:
+                self.share = self.share._replace(interval=0.0)  # a new key that may have been given back is not given back again
+            told(outcome)
+
+        hot = self._counter.hot
+        assert hot is not None, "asked before"
+        hot.undo(self.share, heard)

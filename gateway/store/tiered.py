@@ -40,7 +40,7 @@ itself.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -139,11 +139,11 @@ class TieredStore:
                 if isinstance(answer, Found):
                     known = self._read(lookup, answer.value, intent)
                     if known is not None:
-                        return known if isinstance(known, Record) else await self._behind(known, intent)
+                        return known if isinstance(known, Record) else await self._behind(known, intent, place)
                 else:
                     held = self._mine(lookup, intent, ttl)
         try:
-            found = await (self._authority.reserve(intent) if place is None else place.reserve(self._authority.reserve, intent))
+            found = await self._reserve(intent, place)
         except BaseException:
             if held is not None:
                 self._delete(held)
@@ -288,7 +288,7 @@ class TieredStore:
             case _:
                 assert_never(entry)
 
-    async def _behind(self, taken: Taken, intent: Intent) -> Lease | Record | Tombstone:
+    async def _behind(self, taken: Taken, intent: Intent, place: Place | None) -> Lease | Record | Tombstone:
         """What the authority says where another's entry is. The request has none of its own."""
         try:
             if taken.running is not None:
@@ -298,9 +298,12 @@ class TieredStore:
                 if found is not None and (not found.observed or found.status is Status.COMPLETED):
                     return found
             # A tombstone, an observed record that is to be taken over, another fingerprint: those are told by a reserve alone.
-            return await self._authority.reserve(intent)
+            return await self._reserve(intent, place)
         except StoreUnavailable as error:
             raise StoreUnavailable(error.store, error.reason, may_have_landed=error.may_have_landed, asked=True) from error
+
+    def _reserve(self, intent: Intent, place: Place | None) -> Awaitable[Lease | Record | Tombstone]:
+        return self._authority.reserve(intent) if place is None else place.reserve(self._authority.reserve, intent)
 
     def _mine(self, lookup: bytes, intent: Intent, ttl: float) -> Held:
         now = self._clock.boottime()

@@ -237,6 +237,8 @@ class _Step(Command):
             if error.code in REDIRECTS:
                 self._hot.link.redirect(self, error)
                 return
+            if error.code == "CROSSSLOT":  # a cluster of one node, which takes keys of one slot only, too
+                self._hot.link.spread = True
             script, self._script = self._script, None
             if error.code != "NOSCRIPT" or script is None:
                 raise error

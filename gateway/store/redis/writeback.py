@@ -45,9 +45,9 @@ class Writeback:
         """Whether the entry of `lookup` is about to change, so that what it says now is known to be outdated."""
         return lookup in self._pending
 
-    def submit(self, operation: str, lookup: bytes, write: Write, until: float) -> None:
+    def submit(self, operation: str, lookup: bytes, write: Write, until: float, *, at_once: bool = False) -> None:
         """Carry out `write` in the background; `until` (CLOCK_BOOTTIME) is when the entry it changes has
-        surely ended.
+        surely ended. `at_once`: it is queued when this returns, behind what has been gathered.
         """
         if self._closed:
             return
@@ -59,6 +59,8 @@ class Writeback:
         if not self._gathered:
             asyncio.get_running_loop().call_later(GATHERED, self._begin)
         self._gathered.append(_Pending(self, operation, lookup, write, until))
+        if at_once:
+            self._begin()
 
     def _begin(self) -> None:
         """Send what has been gathered."""

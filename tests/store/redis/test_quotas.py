@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,11 +14,14 @@ from gateway.core.quota import Limit, NewKeys, Quota, give_back, take
 from gateway.core.units import Rate
 from gateway.ports import StoreUnavailable
 from gateway.ports.quotas import OverQuota
+from gateway.store.quotas import QuotaCounter
 from gateway.store.redis.codec import entry_key, quota_keys
-from gateway.store.redis.hotpath import HotPath, Share
+from gateway.store.redis.hotpath import Acquired, HotPath, Refused, Share
 from gateway.store.redis.scripts import ADMIT, ADMITTED
-from tests.store.redis.support import eventually, linked, token
+from tests.store.redis.authority import ShiftedClock
+from tests.store.redis.support import digest, eventually, linked, token
 from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, record_of, response, tiers
+from tests.support.redis_topologies import SLOTS, Node, server_of_the_path, until
 
 CLOCK = b"redis.call('TIME')"
 TTL = b"math.ceil((tat - now) / 1000)"
@@ -244,3 +248,85 @@ async def test_another_key_is_not_concerned(bench: Tiers) -> None:
     for _ in range(3):
         lease_of(await bench.store.reserve(intent(RecordKey(scope, token().hex()))))
     lease_of(await bench.store.reserve(of(scope, quota)))
+
+
+async def test_a_retry_is_not_refused_for_the_share_of_its_own_reserve(bench: Tiers) -> None:
+    """The reserve took a share, since Redis knew nothing; the claim that follows at once does not meet it."""
+    quota = Quota(1, NewKeys(SLOW, 1))
+    first = of("alice", quota)
+    lease = lease_of(await bench.store.reserve(first))
+    await bench.store.release(lease, "no_slot", KEPT)
+    bench.store.quotas.leave(lease.owner)
+    assert await bench.store.drain(10)
+    await bench.redis.execute(b"DEL", *quota_keys("alice"))
+    found = record_of(await bench.store.reserve(again(first)))
+    assert await bench.store.claim(found, again(first)) is not None
+
+
+async def test_who_has_an_answer_may_ask_again_at_once(bench: Tiers) -> None:
+    """One operation after the other is one at a time."""
+    for _ in range(3):
+        lease = lease_of(await bench.store.reserve(of("alice", Quota(1))))
+        await bench.store.complete(lease, response(), KEPT)
+        bench.store.quotas.leave(lease.owner)
+
+
+@pytest.mark.parametrize("pending", [False, True], ids=["another's-entry", "about-to-change"])
+async def test_an_attempt_past_redis_takes_its_share(bench: Tiers, *, pending: bool) -> None:
+    """Redis holds an entry that is no answer, or is not asked: the authority alone gives the lease."""
+    quota = Quota(1, NewKeys(SLOW, 2))
+    first = of("alice", quota)
+    lookup = first.key.lookup_digest()
+    if pending:
+        bench.store._writes.submit("delete", lookup, lambda told: None, bench.clock.boottime() + 60)
+    else:
+        await bench.redis.execute(b"SET", entry_key(lookup), b"another's")
+    lease_of(await bench.store.reserve(first))
+    with pytest.raises(OverQuota) as over:
+        await bench.other.reserve(of("alice", quota))
+    assert over.value.exceeded.limit is Limit.IN_FLIGHT
+
+
+async def test_a_new_key_that_was_none_is_given_back_once(redis_db: str) -> None:
+    """Also where Redis' reply to it was lost, and it is told again."""
+    async with tiers(redis_db, timeout=0.5) as bench:
+        quota = Quota(2, NewKeys(SLOW, 2))
+        lease_of(await bench.other.reserve(of("alice", quota)))
+        place = bench.store.quotas.place(of("alice", quota))
+        await place.take()
+        bench.relay.swallow = True
+        place.undo()
+        await eventually(lambda: bench.hot.open)
+        bench.relay.swallow = False
+        assert await bench.store.drain(10)
+        lease = lease_of(await bench.other.reserve(of("alice", quota)))
+        bench.other.quotas.leave(lease.owner)
+        with pytest.raises(OverQuota) as over:
+            await bench.other.reserve(of("alice", quota))
+        assert over.value.exceeded.limit is Limit.NEW_KEYS
+
+
+async def test_a_cluster_of_one_node_counts(tmp_path: Path) -> None:
+    """It takes keys of one slot only, as every cluster does, and is asked like one server: from the first refusal on in two steps."""
+    node = Node(tmp_path / "redis", "word", {"cluster-enabled": "yes"}, server_of_the_path())
+    node.start()
+    try:
+        node.ask("CLUSTER ADDSLOTS", *range(SLOTS))
+        until(lambda: bool(node.ask("CLUSTER INFO")["cluster_state"] == "ok"))
+        async with linked(node.url) as link:
+            hot, share = HotPath(link), Share("alice", token(), 1e9, 5, 1, 60_000)
+            with pytest.raises(StoreUnavailable):
+                await hot.admit(share, (digest(), b"lease", 5000))
+            assert link.spread
+            assert await hot.admit(share) == Acquired()
+            assert await hot.admit(share) == Refused(0)
+    finally:
+        node.stop()
+
+
+async def test_a_process_that_counts_alone_lets_in_a_whole_burst() -> None:
+    """At any instant, also between two microseconds."""
+    clock = ShiftedClock()
+    for step in range(200):
+        clock.ahead = step / 7
+        QuotaCounter(clock).place(of("alice", Quota(new_keys=NewKeys(SLOW, 1)))).take_here()

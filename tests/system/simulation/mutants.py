@@ -165,8 +165,8 @@ class TellsRedisBeforeTheCommit(TieredStore):
 
 
 class BelievesAnothersLease(TieredStore):
-    async def _behind(self, taken: Taken, intent: Intent) -> Lease | Record | Tombstone:
-        return await super()._behind(taken, intent) if taken.running is None else in_progress(intent.key, taken.running)
+    async def _behind(self, taken: Taken, intent: Intent, place: Place | None) -> Lease | Record | Tombstone:
+        return await super()._behind(taken, intent, place) if taken.running is None else in_progress(intent.key, taken.running)
 
 
 class LearnsBeforeTheCommit(CachedStore):
