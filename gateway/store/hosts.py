@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -64,6 +65,7 @@ class Hosts:
         self._dsn = dsn
         self._moved = moved
         self._histories = Histories()
+        self._made: WeakKeyDictionary[Connection, History] = WeakKeyDictionary()
         self._last: Target | None = None
         self._looked = 0.0
         self._late: set[asyncio.Future[Opened]] = set()
@@ -103,6 +105,11 @@ class Hosts:
         self._last, self._looked = target, loop.time()
         return opened.connection
 
+    def former(self, connection: "Connection") -> bool:
+        """Whether a successor of the server of a connection that was made here has been found since."""
+        history = self._made.get(connection)
+        return history is not None and self._histories.former(history) is not None
+
     async def _known(self, connection: "Connection", seconds: float, *, pooled: bool) -> Opened:
         """Raises `CannotConnectNowError` for a former primary."""
         try:
@@ -114,8 +121,10 @@ class Hosts:
         except BaseException:
             connection.terminate()
             raise
-        if history is not None and self._histories.seen(history):
-            self._moved()
+        if history is not None:
+            self._made[connection] = history
+            if self._histories.seen(history):
+                self._moved()
         return Opened(connection, history)
 
 

@@ -244,6 +244,8 @@ class Operator:
         """Carry a verdict out, or keep it as a proposal if it needs a second person and has none."""
 
         async def write(now: Listed, fence: Fence, audit: Audit) -> Transition:
+            if said.approves is not None and not said.approves.fits(now):  # it came further after `approve` had looked
+                return Transition.STALE
             kept = self._retention(now, said.retention)
             entry = Entry(_SOURCE, said.change.value, said.detail, said.by.actor, said.by.reason)
             if said.approves is not None and self._approvals is not None and not await self._approvals.take(said.approves):

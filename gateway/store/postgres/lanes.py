@@ -36,7 +36,7 @@ FAILURES_TOLD = 10.0
 class Lanes:
     """At most `size` connections, made by `connect` (bounded by `timeout` seconds each), besides those being buried. One event loop's.
 
-    `failed` hears why a connect failed.
+    `former` tells whether a connection leads to a server that is known to have been replaced. `failed` hears why a connect failed.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Lanes:
         explicit: bool,
         boottime: Callable[[], float],
         stuck: Stuck,
+        former: Callable[[Connection], bool],
         failed: Callable[[str], None],
     ) -> None:
         self._since: float | None = None
@@ -55,6 +56,7 @@ class Lanes:
         self._troubled = False
         self._connect = connect
         self._stuck = stuck
+        self._former = former
         self._tell_failed = failed
         self._told = -FAILURES_TOLD
         self._untold = 0
@@ -219,6 +221,9 @@ class Lanes:
                 connection = await self._connect()
                 if self._hung_up and await self._crowded(connection):
                     raise TimeoutError
+            if self._former(connection):  # `retire` did not reach it: it was under way as another connect found the successor
+                connection.terminate()
+                raise ConnectionResetError("another server was promoted meanwhile")
         except Exception as error:  # whatever it was, those who wait must hear of it
             reason = failure_reason(error)
             self._failed("refused" if reason == "disconnected" else reason, error)

@@ -175,7 +175,7 @@ class PostgresStore:
         sealer: RecordSealer = NOTHING_OPENS,
         shard_of: ShardOf | None = None,
     ) -> None:
-        hosts = Hosts(dsn, self._moved)
+        hosts = self._hosts = Hosts(dsn, self._moved)
 
         async def connect() -> Connection:
             cache = 100 if prepared_statements else 0
@@ -208,6 +208,7 @@ class PostgresStore:
             explicit=not prepared_statements,
             boottime=boottime,
             stuck=stuck,
+            former=hosts.former,
             failed=lambda reason: self._observer.store_error(STORE, "connect", reason),
         )
         self._large_reads = asyncio.Semaphore(LARGE_READS)

@@ -5,6 +5,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -166,6 +167,24 @@ async def test_a_record_that_has_come_further_makes_a_proposal_stale(house: Hous
     assert [one.stale for one in await house.desk(OTHER).proposals()] == [False, True]
     assert isinstance(await house.desk(APPROVER).approve(looked.key, proposals[0], WHY), Done)
     assert "come further" in why_not(await house.desk(APPROVER).approve(late.key, proposals[1], WHY))
+
+
+async def test_what_came_further_as_it_was_confirmed_is_not_concluded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict is about the attempt that both have seen, not about the next one."""
+    lease = await house.unknown("k")
+    proposal = await house.proposed(lease)
+    show, looks = house.store.operations.show, iter(range(10))
+
+    async def shown(*arguments: Any, **options: Any) -> Shown | None:
+        if next(looks) == 1:
+            connection = await asyncpg.connect(house.dsn)
+            await connection.execute("UPDATE gateway_records SET version = version + 1, attempt = 2")
+            await connection.close()
+        return await show(*arguments, **options)
+
+    monkeypatch.setattr(house.store.operations, "show", shown)
+    assert "changed while this was under way" in why_not(await house.desk(APPROVER).approve(lease.key, proposal, WHY))
+    assert await house.state(lease.key) is Status.UNKNOWN
 
 
 async def test_of_two_who_confirm_one_does(house: House) -> None:

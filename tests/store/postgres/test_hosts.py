@@ -236,3 +236,24 @@ async def test_what_runs_at_a_former_primary_is_not_believed(
 
 async def _waits(connection: "asyncpg.Connection[asyncpg.Record]") -> bool:
     return await waiting_for_locks(connection) == 1
+
+
+async def test_a_connection_that_was_under_way_as_the_successor_was_found_is_not_used(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was let in before, and is no lane yet: who retires the lanes does not find it."""
+    store = make_store(pool_size=1)
+    look = store._looked_at
+
+    async def looked_at(connection: Any) -> None:
+        await look(connection)
+        history = await _history(connection)
+        assert history is not None
+        monkeypatch.undo()
+        assert store._hosts._histories.seen(history._replace(timeline=history.timeline + 1))
+        store._moved()
+
+    monkeypatch.setattr(store, "_looked_at", looked_at)
+    with pytest.raises(StoreUnavailable) as unavailable:
+        await store.reserve(intent())
+    assert not unavailable.value.may_have_landed
