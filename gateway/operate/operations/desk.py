@@ -25,10 +25,15 @@ class Desk:
         self._operator = operator
         self.caller = caller
 
+    @property
+    def _keeps_back(self) -> bool:
+        return self._operator.seals() and not self.caller.may(Action.SEE_BODY)
+
     async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """As `Operator.select`."""
+        """As `Operator.select`. What is encrypted is left out for those who may see no bodies."""
         self.caller.check(Action.SEE)
-        return await self._operator.select(selection, limit=limit, cursor=cursor)
+        page = await self._operator.select(selection, limit=limit, cursor=cursor)
+        return replace(page, records=[_without_values(one) for one in page.records]) if self._keeps_back else page
 
     async def named(self, text: str) -> Sequence[RecordKey]:
         """As `Operator.named`."""
@@ -36,9 +41,10 @@ class Desk:
         return await self._operator.named(text)
 
     async def show(self, key: RecordKey) -> Shown | NotFound:
-        """As `Operator.show`."""
+        """As `Operator.show`. What is encrypted is left out for those who may see no bodies."""
         self.caller.check(Action.SEE)
-        return await self._operator.show(key)
+        shown = await self._operator.show(key)
+        return shown if isinstance(shown, NotFound) or not self._keeps_back else _without_what_is_sealed(shown)
 
     async def show_body(self, key: RecordKey, grounds: Grounds) -> Shown | NotFound:
         """As `Operator.show_body`."""
@@ -100,8 +106,8 @@ class Desk:
         return await self._operator.requeue_all(selection, self.caller.by(grounds), limit=limit)
 
     async def by_amount(self, selection: Selection, capture: str, *, limit: int = 100) -> tuple[Sequence[Listed], bool]:
-        """As `Operator.by_amount`."""
-        self.caller.check(Action.SEE)
+        """As `Operator.by_amount`. The order tells of amounts: where they are encrypted, it is for those who may see bodies."""
+        self.caller.check(Action.SEE_BODY if self._operator.seals() else Action.SEE)
         return await self._operator.by_amount(selection, capture, limit=limit)
 
     async def preview(self, key: RecordKey, *, status: int, headers: Headers = (), body: bytes = b"") -> bytes | NotFound:
@@ -143,3 +149,18 @@ class Desk:
         """As `Operator.export`."""
         self.caller.check(Action.EXPORT_BODIES if bodies else Action.EXPORT)
         return self._operator.export(selection, self.caller.by(grounds), bodies=bodies)
+
+
+def _without_values(listed: Listed) -> Listed:
+    return replace(listed, captured={})
+
+
+def _without_what_is_sealed(shown: Shown) -> Shown:
+    response = shown.response
+    return replace(
+        shown,
+        listed=_without_values(shown.listed),
+        target=b"",
+        captured={},
+        response=None if response is None else replace(response, headers=()),
+    )

@@ -74,7 +74,8 @@ class Operator:
     A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
     `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it. `approvals` is where verdicts
-    wait that need a second person, as `second` says at each of them.
+    wait that need a second person, as `second` says at each of them. `seals`: whether what requests and answers say
+    is kept encrypted.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Operator:
         *,
         approvals: Shared | None = None,
         second: Callable[[], SecondApproval | None] = lambda: None,
+        seals: Callable[[], bool] = lambda: False,
     ) -> None:
         self._operations = operations
         self._reconciliation = reconciliation
@@ -97,6 +99,7 @@ class Operator:
         self._digest = digest
         self._approvals = approvals
         self._second = second
+        self.seals = seals
 
     @property
     def approvals(self) -> Shared | None:

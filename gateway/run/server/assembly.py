@@ -386,6 +386,7 @@ def make_operator(
         digest,
         approvals=authority.approvals,
         second=lambda: config().admin.second_approval,
+        seals=lambda: config().encryption.answers,
     )
 
 

@@ -29,9 +29,11 @@ class House:
     store: PostgresStore
     policies: dict[str, Policy] = field(default_factory=lambda: {"create-charge": PROBED, "create-refund": Policy("create-refund", ())})
 
+    seals: bool = False
+
     @property
     def operator(self) -> Operator:
-        return Operator(self.store.operations, self.store.reconciliation, lambda: self.policies)
+        return Operator(self.store.operations, self.store.reconciliation, lambda: self.policies, seals=lambda: self.seals)
 
     async def in_progress(self, key: str, route: str = "create-charge", scope_id: str | None = None) -> Lease:
         digest = hashlib.sha256(key.encode()).digest()

@@ -192,6 +192,26 @@ async def test_each_role_may_do_what_it_may_and_the_audit_names_the_user(house: 
     assert [line.audit.actor for line in lines if line.audit.action == "delete"] == ["my-admin"]
 
 
+async def test_what_is_encrypted_is_for_those_who_may_see_bodies(house: House, porch: Porch) -> None:
+    """Whichever way a viewer takes: the API with a token or a session, or the commands."""
+    done, dead = await house.completed("done"), await house.unknown("dead", "create-refund")
+    house.seals = True
+    async with listening(porch, house) as told, aiohttp.ClientSession(told) as client:
+
+        async def get(role: Role, path: str) -> tuple[int, str]:
+            async with client.get(f"/admin/v1/{path}", headers=bearer(role)) as response:
+                return response.status, await response.text()
+
+        secrets = ("/v1/charges", "order ", "application/json")
+        for path in (f"records/{done}", f"records/{dead}", "records", "dead-letters"):
+            status, text = await get(Role.VIEWER, path)
+            assert (status, [secret for secret in secrets if secret in text]) == (200, []), path
+        assert (await get(Role.VIEWER, "dead-letters/by-amount?capture=order"))[0] == 403
+        _, text = await get(Role.OPERATOR, f"records/{done}")
+        assert all(secret in text for secret in secrets)
+        assert (await get(Role.OPERATOR, "dead-letters/by-amount?capture=order"))[0] == 200
+
+
 async def test_a_claimed_actor_is_for_whom(house: House, porch: Porch) -> None:
     """The line names the user, and keeps the claim as what it is; without users it is as ever."""
     first, second = await house.unknown("first", "create-refund"), await house.unknown("second", "create-refund")
