@@ -244,7 +244,7 @@ def make_guard_plan(
         longest_body=max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
         pointers=tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
         fingerprinter=make_fingerprinter(policy.fingerprint, secret, version, equal=equal),
-        captures=(policy.reconcilable or policy.accepts) and policy.mode is Mode.ENFORCE,
+        captures=(policy.reconcilable or policy.accepts or bool(policy.reconcile.capture)) and policy.mode is Mode.ENFORCE,
         seals=isinstance(policy.reconcile.probe, Resend) or policy.accepts,
         promise=_promise(policy) if policy.accepts else None,
         duplicates=_duplicates(policy, before),

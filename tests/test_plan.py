@@ -23,6 +23,7 @@ from gateway.core.policy import (
     QueryKey,
     Route,
 )
+from gateway.core.reconcile.policy import Reconcile
 from gateway.plan import GuardPlan, RoutePlan, make_plans
 from tests.support.requests import NoUpstream, plan_of
 
@@ -34,7 +35,7 @@ def plans_of(policy: Policy, before: dict[str, RoutePlan] | None = None) -> dict
     return make_plans((Route("charge", "/v1/charges", "payments", policy=policy),), UPSTREAMS, b"", before=before)
 
 
-TELLS, COMMITS = Participate(progress=True), Participate(co_commit=True)
+TELLS, COMMITS, CAPTURES = Participate(progress=True), Participate(co_commit=True), Reconcile(capture=(("amount", "/amount"),))
 
 
 def guard_of(plans: dict[str, RoutePlan]) -> GuardPlan:
@@ -64,6 +65,7 @@ def test_a_plain_route_uses_nothing() -> None:
         ({"forward_key": ForwardKey.DERIVED}, lambda plan: plan.carry_key and not plan.changes_body),
         ({"forward_key_in": BodyKey("/id")}, lambda plan: plan.carry_key and plan.changes_body and plan.pointers == ("/id",)),
         ({"forward_key_in": HeaderKey("Other")}, lambda plan: plan.carry_key and not plan.changes_body),
+        ({"reconcile": CAPTURES}, lambda plan: plan.captures and not plan.terms.reconcilable),
         ({"on_unknown": OnUnknown.REEXECUTE}, lambda plan: plan.captures and plan.terms.reexecute),
         ({"on_unknown": OnUnknown.RESUME, "participate": TELLS}, lambda plan: plan.takes_part and plan.terms.reexecute),
         ({"participate": TELLS}, lambda plan: plan.takes_part and not (plan.co_commits or plan.terms.co_commits)),

@@ -26,7 +26,9 @@ def test_users_are_read(tmp_path: Path) -> None:
 def test_a_second_person_is_read(tmp_path: Path) -> None:
     """The captured value must be one that a route captures."""
     text = f"{HEAD}{ROUTES}{CAPTURE}admin: {{users: [{ANA}, {BEN}], second_approval: {{above: {{capture: amount, value: 10000}}}}}}\n"
-    assert read(tmp_path, text).admin.second_approval == SecondApproval(above=Above(capture="amount", value=10_000))
+    config = read(tmp_path, text)
+    assert config.admin.second_approval == SecondApproval(above=Above(capture="amount", value=10_000))
+    assert [one for one in config.warnings if "nothing uses it" in str(one)] == []  # the second person does
 
 
 def test_a_provider_is_read(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def find_warnings(
         *warn_of_rewrites(routes, servers),
         *warn_of_policies(routes),
         *warn_of_quotas(root, routes),
-        *warn_of_recovery(routes),
+        *warn_of_recovery(root, routes),
         *warn_of_webhooks(routes, root),
         *warn_of_participation(root, routes),
     ]

@@ -10,6 +10,8 @@ from gateway.config.checks.rules import check_caller, check_rules, lookup_bound
 from gateway.config.checks.upstreams import unknown_upstream
 from gateway.config.mistakes import Place
 from gateway.config.names import (
+    ABOVE,
+    ADMIN,
     CONFIG,
     ENCRYPTION,
     ENCRYPTION_KEYS,
@@ -20,6 +22,7 @@ from gateway.config.names import (
     REQUEST,
     ROUTE_MAP,
     RULE,
+    SECOND_APPROVAL,
     TIMEOUTS,
     UPSTREAM,
     WEBHOOK,
@@ -218,7 +221,7 @@ def captured_names(policy: Policy) -> frozenset[str]:
     return frozenset(name for name, _ in policy.reconcile.capture)
 
 
-def warn_of_recovery(routes: Sequence[ResolvedRoute]) -> Findings:
+def warn_of_recovery(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
     guarded = [(one, *one.guard) for one in routes if one.guard is not None]
     yield from _warn_of_observed([(section, policy) for _, section, policy in guarded])
     for one, section, policy in guarded:
@@ -226,7 +229,7 @@ def warn_of_recovery(routes: Sequence[ResolvedRoute]) -> Findings:
         yield from _warn_of_looks(section.sub(POLICY.reconcile), policy)
         yield from _warn_of_absence(section.sub(POLICY.reconcile), policy)
         yield from _warn_of_shared_keys(section, policy)
-        yield from _warn_of_capture(one, section, policy)
+        yield from _warn_of_capture(one, section, policy, root)
 
 
 def _warn_of_observed(guarded: Sequence[tuple[Section, Policy]]) -> Findings:
@@ -292,7 +295,7 @@ def _warn_of_shared_keys(section: Section, policy: Policy) -> Findings:
         )
 
 
-def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> Findings:
+def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy, root: Section) -> Findings:
     if not policy.reconcile.capture:
         return
     place = section.sub(POLICY.reconcile).place_of(RECONCILE.capture)
@@ -300,6 +303,7 @@ def _warn_of_capture(one: ResolvedRoute, section: Section, policy: Policy) -> Fi
     if bodiless:
         yield place, f"{bodiless[0]} requests have no body to capture anything from"
     used = {policy.webhook.by} if policy.webhook is not None else set()
+    used |= {root.sub(CONFIG.admin).sub(ADMIN.second_approval).sub(SECOND_APPROVAL.above).get(ABOVE.capture) or ""}
     rules = policy.webhook.rules if policy.webhook is not None else ()
     probe = policy.reconcile.probe
     if isinstance(probe, Lookup | Cancel):
