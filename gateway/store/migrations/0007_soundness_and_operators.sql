@@ -69,6 +69,9 @@ $$ BEGIN
         END;
 END $$;
 
+-- The constraint calls it with the rights of whoever writes: also where default privileges give nobody a right to new functions.
+GRANT EXECUTE ON FUNCTION gateway_record_is_sound TO PUBLIC;
+
 CREATE TABLE gateway_proposals (
     scope_id               text COLLATE "C" NOT NULL,
     idempotency_key        text COLLATE "C" NOT NULL,

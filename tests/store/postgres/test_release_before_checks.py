@@ -1,13 +1,17 @@
 """Beside the release before records had one CHECK constraint: that release stays ready, and what is refused is what the twelve refused."""
 
 import itertools
+import secrets
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from gateway.store import migrate as schema
 from gateway.store.migrate import migrate, migrations
+from gateway.store.postgres import PostgresStore
+from tests.store.contract.harness import intent, reserved
 
 MIGRATION = 6
 """The last one of that release."""
@@ -141,3 +145,20 @@ async def compare(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
     assert not differing
     sound = await connection.fetchval(f"SELECT count(*) FROM told WHERE {after}")
     assert len(SOUND) <= sound < len(rows) // 2, "records of both kinds were looked at"
+
+
+async def test_a_role_with_rights_to_tables_alone_goes_on(empty_database: str) -> None:
+    """The twelve called nothing of ours, so that who migrates and who serves could be two roles, and functions nobody's to call."""
+    admin = await asyncpg.connect(empty_database)
+    role = f"serving_{secrets.token_hex(4)}"
+    await admin.execute("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
+    await migrate(empty_database)
+    await admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+    at = urlsplit(empty_database)
+    store = PostgresStore(f"postgresql://{role}:x@{at.hostname}:{at.port}{at.path}")
+    try:
+        await reserved(store, intent())
+    finally:
+        await store.close()
+        await admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}; ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC")
+        await admin.close()
