@@ -87,6 +87,11 @@ async def page(template: str, status: int = 200, **values: object) -> web.Respon
     return web.Response(text=text, status=status, content_type="text/html", charset="utf-8", headers=PRIVATE)
 
 
+def leave(address: str) -> web.Response:
+    """On to a page of another origin, after a form. A redirect would be the form's, and `form-action` lets no form lead there."""
+    return web.Response(text="One moment.\n", headers={**PRIVATE, "Refresh": f"0; url={address}"})
+
+
 def go(address: str, status: int = 303, headers: Mapping[str, str] | None = None) -> web.Response:
     """On to another page (Post/Redirect/Get). `address` is a path of ours."""
     return web.Response(status=status, headers={**PRIVATE, **(headers or {}), "Location": address})

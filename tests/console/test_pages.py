@@ -9,15 +9,17 @@ import aiohttp
 import pytest
 
 from gateway.background.probe import Finding
-from gateway.config import Config, PostgresSettings, TcpListener
+from gateway.config import Admin, Config, OidcSettings, PostgresSettings, TcpListener
 from gateway.console import Console, Meter, mount
 from gateway.core.policy import Route
-from gateway.operate.admin import Entrance, make_admin, start_admin
+from gateway.core.roles import Role
+from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
 from gateway.operate.operations import Operator
 from gateway.ports import StoreUnavailable
 from gateway.ports.reconciliation import Shown
 from gateway.store.postgres import PostgresStore
 from tests.operate.admin.house import House, silent_ports
+from tests.operate.admin.provider import CLIENT, providing
 
 
 class NoAsker:
@@ -38,11 +40,13 @@ async def house(database: str) -> AsyncIterator[House]:
 
 
 @asynccontextmanager
-async def browsing(house: House, operator: Operator | None, token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
+async def browsing(
+    house: House, operator: Operator | None, token: str | None = None, admin: Admin | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of a console of its own. It keeps cookies, and goes nowhere by itself."""
     routes = tuple(Route(name, f"/{name}", "api", frozenset({"POST"}), policy) for name, policy in house.policies.items())
     config = Config(postgres=PostgresSettings(house.dsn), upstreams={}, routes=routes, name="house")
-    ports, entrance = silent_ports(operator), Entrance.fixed(token)
+    ports, entrance = silent_ports(operator), Entrance.fixed(token) if admin is None else Entrance(lambda: Settings.of(admin))
     app = make_admin(ports, entrance=entrance)
     mount(app, Console(lambda: config, entrance, operator, NoAsker(), ports.readiness, ports.metrics, Meter(lambda: 0.0)))
     runner = await start_admin(TcpListener("127.0.0.1", 0), app)
@@ -106,6 +110,20 @@ async def test_with_users_there_is_a_login_first(house: House) -> None:
         assert "<strong>admin</strong>" in await page(session, "now")
         assert await page(session, "logout", 303, csrf=csrf(await page(session, "now"))) == "/console/login"
         assert await page(session, "now", 303) == "/console/login?next=/console/now"
+
+
+async def test_signing_out_leads_to_the_provider_by_a_page_of_ours(house: House) -> None:
+    """Under `form-action 'self'` a browser takes no form, nor the redirect that answers it, to another origin."""
+    async with providing(0.0) as provider:
+        oidc = OidcSettings(issuer=provider.issuer, client_id=CLIENT, roles=(("ops", Role.VIEWER),))
+        admin = Admin(token="s3cret", url="http://localhost", oidc=oidc)
+        async with browsing(house, house.operator, admin=admin) as session:
+            await page(session, "login", 303, csrf=csrf(await page(session, "login")), token="s3cret", next="")
+            form = {"csrf": csrf(await page(session, "now"))}
+            async with session.post("/console/logout", data=form, allow_redirects=False) as response:
+                assert (response.status, response.headers.get("Location")) == (200, None)
+                assert response.headers["Refresh"].startswith(f"0; url={provider.issuer}/logout?client_id={CLIENT}&")
+            assert await page(session, "now", 303) == "/console/login?next=/console/now"
 
 
 async def test_a_store_that_is_away_is_a_page(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from gateway.console.rendering import go
+from gateway.console.rendering import go, leave
 from gateway.console.visits import Visit
 from gateway.core.sessions import local_target
 from gateway.operate.admin.cookies import Throttled, begin_session, end_session, log_in
@@ -44,7 +44,8 @@ async def sign_in(visit: Visit) -> web.Response:
 
 async def sign_out(visit: Visit) -> web.Response:
     """End the session: its cookie is good for nothing any more."""
-    response = go(await provider_logout(visit.console.entrance) or "/console/login")
+    elsewhere = await provider_logout(visit.console.entrance)
+    response = go("/console/login") if elsewhere is None else leave(elsewhere)
     await end_session(visit.console.entrance, visit.request, response)
     return response
 
