@@ -83,7 +83,9 @@ def _fields(text: str) -> Headers:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a client's retry gets. `left_out`: the names of fields that no stored answer has."""
+    """What a client's retry gets; in a body that is no text, what is none stands as U+FFFD. `left_out`: the names of fields that no
+    stored answer has.
+    """
 
     head: str
     body: str
@@ -110,7 +112,7 @@ def preview(answer: Answer, listed: Listed, policy: Policy | None) -> Preview:
     lines += [f"{name.decode('latin-1')}: {value.decode('latin-1')}" for name, value in _marked(headers, policy)]
     if status not in {204, 304}:
         lines.append(f"Content-Length: {len(body)}")
-    return Preview("\n".join(lines), body.decode(), tuple(never_stored(answer.headers)))
+    return Preview("\n".join(lines), body.decode(errors="replace"), tuple(never_stored(answer.headers)))
 
 
 def _marked(headers: Headers, policy: Policy | None) -> Headers:

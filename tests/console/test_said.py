@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.console import concealing, words
-from gateway.console.answers import Given, preview, read_answer
+from gateway.console.answers import Answer, Given, preview, read_answer
 from gateway.console.figures import Meter, figures, read
 from gateway.console.rooms.routes import flat
 from gateway.console.searching import read_search
@@ -180,6 +180,12 @@ def test_a_preview_says_which_fields_are_left_out() -> None:
     assert "Idempotency-Status: replayed" in shows.head
     with pytest.raises(Wrong, match="line 1"):
         read_answer(Given("201", "no field", ""))
+
+
+def test_a_preview_of_bytes_that_are_no_text_hides_none_of_them() -> None:
+    """A proposal of the API may have any: who confirms it must not take it for an empty body."""
+    shows = preview(Answer(200, (), b"ok\xff"), listed(), None)
+    assert (shows.head.split("\n")[-1], shows.body) == ("Content-Length: 3", "ok\ufffd")
 
 
 def test_an_answer_that_a_form_would_change_is_not_filled_in() -> None:

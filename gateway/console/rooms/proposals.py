@@ -43,10 +43,13 @@ async def waits(visit: Visit, shown: Shown) -> Waits | None:
     if response is not None:
         try:
             body = await unpack_body(response)
-            body.decode()
-        except ValueError:  # no text, or nothing that can be unpacked: its length and digest are in the timeline
-            body = b""
+        except ValueError:  # it cannot be unpacked: its length and digest are in the timeline
+            return _waits(visit, found, None)
         shows = preview(Answer(response.status, response.headers, body), shown.listed, visit.console.policy(shown.listed.route_id))
+    return _waits(visit, found, shows)
+
+
+def _waits(visit: Visit, found: Waiting, shows: Preview | None) -> Waits:
     own = visit.caller is not None and visit.caller.identity == found.proposal.identity
     return Waits(found, TITLES[Change(found.proposal.change)], own, shows)
 

@@ -347,8 +347,12 @@ class Operator:
             cursor = page.cursor
             if cursor is None:
                 break
-        none = Decimal("-Infinity")
-        found.sort(key=lambda listed: amount_of(listed.captured.get(capture, "")) or none, reverse=True)
+
+        def size(listed: Listed) -> Decimal:
+            amount = amount_of(listed.captured.get(capture, ""))
+            return Decimal("-Infinity") if amount is None else amount
+
+        found.sort(key=size, reverse=True)
         return found[:limit], cursor is None and len(found) <= limit
 
     async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:

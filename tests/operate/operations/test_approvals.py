@@ -276,6 +276,14 @@ async def test_dead_letters_by_amount(house: House) -> None:
     assert ([listed.key.key for listed in found], whole) == (["b"], False)
 
 
+async def test_an_amount_of_zero_is_a_number(house: House) -> None:
+    """And stands before those that have none."""
+    for key, amount in (("a", "lots"), ("b", "0"), ("c", "-3")):
+        await house.unknown(key, amount, old=False)
+    found, _ = await house.desk(APPROVER).by_amount(Selection(), "amount")
+    assert [listed.key.key for listed in found] == ["b", "c", "a"]
+
+
 async def test_a_preview_is_what_a_retry_gets(house: House) -> None:
     """With the marks of a replay, without fields that are never stored. It changes nothing."""
     lease = await house.unknown("k")
