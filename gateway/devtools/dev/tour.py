@@ -137,7 +137,7 @@ def command(places: Places, words: str) -> str:
 
 def footer(places: Places) -> str:
     return (
-        f"Metrics: {places.admin}/metrics   Readiness: {places.admin}/readyz\n"
+        f"Console: {places.admin}/console   Metrics: {places.admin}/metrics   Readiness: {places.admin}/readyz\n"
         f"Logs, the databases, and their addresses and passwords ({ENV}): {places.data}\n"
         f"Commands: {command(places, '--help')}\n"
         "Ctrl-C stops everything; the data stays.\n"
