@@ -3,6 +3,7 @@
 """
 
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -184,21 +185,29 @@ def _store(store: str, now: Reading, before: Reading | None) -> StoreFigures:
 
 
 class Meter:
-    """Takes readings when somebody looks, and remembers some, so that there are rates. `clock` never goes back."""
+    """Takes readings when somebody looks, and remembers some, so that there are rates. `clock` never goes back. Threads may share it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._taken: deque[tuple[float, Reading]] = deque()
+        self._lock = threading.Lock()
 
     def figures(self, exposition: str) -> Figures:
         """Of what is exposed now."""
-        now, reading = self._clock(), read(exposition)
+        reading = read(exposition)
+        with self._lock:
+            now = self._clock()
+            before = self._remember(now, reading)
+        return figures(reading, None, 0.0) if before is None else figures(reading, before[1], now - before[0])
+
+    def _remember(self, now: float, reading: Reading) -> tuple[float, Reading] | None:
+        """Returns the reading to compare with."""
         while len(self._taken) > 1 and now - self._taken[0][0] > WINDOW:
             self._taken.popleft()
         before = self._earliest(now)
         if not self._taken or now - self._taken[-1][0] >= APART:
             self._taken.append((now, reading))
-        return figures(reading, None, 0.0) if before is None else figures(reading, before[1], now - before[0])
+        return before
 
     def _earliest(self, now: float) -> tuple[float, Reading] | None:
         """The oldest reading of the window, if it is old enough to tell a rate. One from long ago tells none of now."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.core.sessions import Session
+from gateway.core.user_token import is_token
 from gateway.operate.admin.entrance import Entrance
 
 if TYPE_CHECKING:
@@ -36,12 +37,16 @@ def form_token(entrance: Entrance, request: web.Request) -> str:
 
 
 def log_in(entrance: Entrance, request: web.Request, token: str) -> Session | Throttled | None:
-    """The session that this token begins, to be given to `begin_session`; None: it is nobody's. Failures are counted."""
-    address = request.remote or ""
+    """The session that this token begins, to be given to `begin_session`; None: it is nobody's. Failures are counted, save those of tokens
+    that a command made: nobody can guess one, and a stranger's failures would lock out who has one.
+    """
+    token, address = token.strip(), request.remote or ""
+    if is_token(token):
+        return entrance.login(token)
     wait = entrance.throttle.wait(address)
     if wait > 0.0:
         return Throttled(wait)
-    session = entrance.login(token.strip())
+    session = entrance.login(token)
     if session is None:
         entrance.throttle.failed(address)
     return session
@@ -66,7 +71,11 @@ def read_session(entrance: Entrance, request: web.Request) -> Session | None:
 
 
 def keep_up(entrance: Entrance, request: web.Request, response: web.StreamResponse) -> None:
-    """Have the cookie say that the session was seen now, unless the answer is out, or begins or ends one itself."""
+    """Have the cookie say that the session was seen now, unless the answer is out, or begins or ends one itself. What a page's script asks
+    for by itself says nothing of a person.
+    """
+    if request.headers.get("Sec-Fetch-Dest") == "empty":
+        return
     renewed = entrance.renewed(request[SESSION])
     if renewed is not None and not response.prepared and _name(entrance, request, _SESSION) not in response.cookies:
         begin_session(entrance, request, response, renewed)
