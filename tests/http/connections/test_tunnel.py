@@ -9,7 +9,7 @@ from gateway.http.limits import ClientLimits
 from gateway.http.request import Request
 from gateway.http.response import WireResponse, wire_response
 from gateway.ports import Tunnel
-from tests.http.connections.house import House, connection_of, echo, get, until
+from tests.http.connections.house import House, Peer, connection_of, echo, get, until
 
 ASKED = get("/ws", "Connection: Upgrade", "Upgrade: websocket")
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
@@ -151,6 +151,12 @@ async def test_reading_nothing_holds_the_client_back(house: House) -> None:
         await sending
 
 
+async def swallow(peer: Peer) -> None:
+    """Read for ever."""
+    while True:
+        await peer.some()
+
+
 async def test_drain_waits_for_a_client_that_does_not_read(house: House) -> None:
     """Until it does, or is gone."""
     taking = Taking(house)
@@ -164,8 +170,10 @@ async def test_drain_waits_for_a_client_that_does_not_read(house: House) -> None
             await asyncio.sleep(0.1)
             assert not draining.done()
             if reads:
-                while not draining.done():
-                    await peer.some()
+                reading = asyncio.ensure_future(swallow(peer))
+                await asyncio.wait_for(draining, 30)
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
         await asyncio.wait_for(draining, 30)
         assert await asyncio.wait_for(tunnel.read(), 30) == b""
         tunnel.write(b"into the void")
