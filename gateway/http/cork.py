@@ -1,7 +1,7 @@
 """Answers that are written in one turn of the event loop leave together, at its end.
 
 An answer that is written as soon as it is made wakes its client and drives the code that makes the next one out of the processor's caches:
-with many clients that is a tenth of all that a replay costs. The first of a turn is written at once, so that a request that is alone waits
+with many clients that is a fifth of all that a replay costs. The first of a turn is written at once, so that a request that is alone waits
 for nothing.
 """
 

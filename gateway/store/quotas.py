@@ -82,6 +82,7 @@ class QuotaCounter:
         place = self._places.get(owner)
         if place is None or self.hot is None:
             return
+        place.known = True
         try:
             await self.hot.hold(place.share)
         except StoreUnavailable:
@@ -92,9 +93,11 @@ class QuotaCounter:
 
 
 class Place:
-    """The share of one statement, under its owner token. `ttl`: seconds after which its place ends by itself, counted from `held`."""
+    """The share of one statement, under its owner token. `ttl`: seconds after which its place ends by itself, counted from `held`. `known`:
+    Redis has it, or may have.
+    """
 
-    __slots__ = ("_away", "_counter", "_here", "_taken", "held", "share", "ttl")
+    __slots__ = ("_away", "_counter", "_here", "_taken", "held", "known", "share", "ttl")
 
     def __init__(self, counter: QuotaCounter, intent: Intent, *, new_key: bool) -> None:
         quota, self.ttl = intent.terms.quota, intent.terms.lease
@@ -107,6 +110,7 @@ class Place:
         self._taken = False
         self._here = False
         self._away = counter.hot is None
+        self.known = False
 
     # ---- take
 
@@ -118,8 +122,8 @@ class Place:
             return await self._acquire_apart(hot, lookup, value, ttl_ms)
         try:
             answer = await hot.admit(self.share, (lookup, value, ttl_ms))
-        except StoreUnavailable:
-            self._away = True
+        except StoreUnavailable as error:
+            self._away, self.known = True, error.may_have_landed
             raise
         self._judge(answer)
         assert not isinstance(answer, Refused), "raised"
@@ -132,8 +136,8 @@ class Place:
             return answer
         try:
             self._judge(await hot.admit(self.share))
-        except StoreUnavailable:
-            self._away = True
+        except StoreUnavailable as error:
+            self._away, self.known = True, error.may_have_landed
         except OverQuota:
             if self._counter.writes is not None:
                 until = self._counter.clock.boottime() + ttl_ms / 1000
@@ -157,8 +161,8 @@ class Place:
         if hot is not None:
             try:
                 self._judge(await hot.admit(self.share))
-            except StoreUnavailable:
-                pass
+            except StoreUnavailable as error:
+                self.known = error.may_have_landed
             else:
                 return
         self.take_here()
@@ -181,6 +185,7 @@ class Place:
     def _judge(self, answer: Acquired | Found | Refused) -> None:
         match answer:
             case Acquired():
+                self.known = True
                 self._took()
             case Refused(0):
                 raise OverQuota(Exceeded(Limit.IN_FLIGHT, _NO_PLACE_WAIT))
@@ -220,8 +225,11 @@ class Place:
         self.tell_left()
 
     def tell_left(self) -> None:
-        """Have Redis know that the place is free."""
-        self._tell("leave", self.ttl)
+        """Have Redis know that the place is free. What was counted here alone is no news to it: while it is away such writes would wait for
+        as long as a lease lasts, and leave no room for those that follow a settle.
+        """
+        if self.known:
+            self._tell("leave", self.ttl)
 
     def _left(self) -> None:
         self._taken = False

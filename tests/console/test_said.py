@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from gateway.console import concealing, words
 from gateway.console.answers import Answer, Given, preview, read_answer
-from gateway.console.figures import Meter, figures, read
+from gateway.console.figures import Meter, figures
 from gateway.console.rooms.routes import flat
 from gateway.console.searching import read_search
 from gateway.console.timeline import timeline
 from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.core.policy import Policy
+from gateway.operate.admin.exposition import read
 from gateway.operate.operations import Wrong
 from gateway.operate.operations.rules import Change
 from gateway.ports.reconciliation import Entry, Listed, Remembered, Shown

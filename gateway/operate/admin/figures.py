@@ -1,9 +1,8 @@
 """The figures of this moment, taken from the metrics that Prometheus scrapes, so that both say the same."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from prometheus_client.parser import text_string_to_metric_families
+from gateway.operate.admin.exposition import read
 
 PREFIX = "idempotency_"
 
@@ -18,7 +17,6 @@ _OF_ROUTES = {
 """Gauges by route, and what they are called here."""
 
 Json = dict[str, object]
-_Sample = tuple[str, dict[str, str], float]
 
 
 def figures(exposition: str) -> Json:
@@ -27,7 +25,8 @@ def figures(exposition: str) -> Json:
     routes: defaultdict[str, dict[str, float]] = defaultdict(dict)
     single: dict[str, float] = {}
     targets: list[Json] = []
-    for name, labels, value in _samples(exposition):
+    for series in read(exposition):
+        name, labels, value = series.name.removeprefix(PREFIX), series.labels, series.value
         if name == "requests_total":
             requests[labels["decision"]] += value
             routes[labels["route"]]["requests"] = routes[labels["route"]].get("requests", 0.0) + value
@@ -51,10 +50,3 @@ def figures(exposition: str) -> Json:
         "targets": targets,
         "routes": dict(routes),
     }
-
-
-def _samples(exposition: str) -> Iterator[_Sample]:
-    for family in text_string_to_metric_families(exposition):
-        for sample in family.samples:
-            if sample.name.startswith(PREFIX):
-                yield sample.name.removeprefix(PREFIX), sample.labels, sample.value

@@ -1,17 +1,18 @@
 """The operators' API: records, dead letters, the audit table."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 
 import orjson
 from aiohttp import web
 
 from gateway.core.reconcile.policy import Verdict
 from gateway.operate.admin.changes import VERSION_MAX, changed_by, key_of, not_found
-from gateway.operate.admin.guard import caller_of
+from gateway.operate.admin.handlers import at_desk
 from gateway.operate.admin.inputs import Query, answer_of, read_document
 from gateway.operate.admin.openapi import PAGE, document
-from gateway.operate.admin.responses import answer, problem
+from gateway.operate.admin.responses import answer
 from gateway.operate.operations import (
     PAGE_MAX,
     Desk,
@@ -32,20 +33,10 @@ _WRITE_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
 
-_Handler = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
-
 
 def record_routes(operator: Operator | None) -> list[web.RouteDef]:
     """All that concerns records, and the document that describes the listener."""
-
-    def bound(handler: _Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            if operator is None:
-                return problem(503, "This listener has no way to the records.")
-            return await handler(Desk(operator, caller_of(request)), request)
-
-        return handle
-
+    bound = partial(at_desk, operator)
     record = "/admin/v1/records/{id}"
     return [
         web.get("/admin/v1/openapi.json", _describe),

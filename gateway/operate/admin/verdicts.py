@@ -2,13 +2,13 @@
 
 import datetime as dt
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import UUID
 
 from aiohttp import web
 
 from gateway.operate.admin.changes import VERSION_MAX, changed_by, key_of, not_found
-from gateway.operate.admin.guard import caller_of
+from gateway.operate.admin.handlers import at_desk
 from gateway.operate.admin.inputs import Document, Query, answer_of, read_document
 from gateway.operate.admin.responses import answer, problem
 from gateway.operate.operations import PAGE_MAX, Desk, NotFound, Operator, Wrong, listed_json, read_instant, waiting_json
@@ -18,20 +18,10 @@ _GROUNDS = ("reason", "actor")
 _NARROWED = ("route", "scope", "scope_id", "since", "until")
 _PAGE = 100
 
-_Handler = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
-
 
 def verdict_routes(operator: Operator | None) -> list[web.RouteDef]:
     """See the module."""
-
-    def bound(handler: _Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            if operator is None:
-                return problem(503, "This listener has no way to the records.")
-            return await handler(Desk(operator, caller_of(request)), request)
-
-        return handle
-
+    bound = partial(at_desk, operator)
     record = "/admin/v1/records/{id}"
     return [
         web.post(f"{record}/preview", bound(_preview)),

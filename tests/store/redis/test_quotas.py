@@ -215,6 +215,14 @@ async def test_without_redis_each_process_counts_for_itself(bench: Tiers) -> Non
     lease_of(await bench.store.reserve(of("alice", quota)))
 
 
+async def test_what_redis_never_knew_it_is_not_told_the_end_of(bench: Tiers) -> None:
+    """Else each attempt of an outage would leave a write behind, for as long as a lease lasts: no room for those that follow a settle."""
+    await bench.lose_redis()
+    for _ in range(3):
+        bench.store.quotas.leave(lease_of(await bench.store.reserve(of("alice", Quota(1)))).owner)
+    assert await bench.store.drain(0)
+
+
 async def test_a_lost_reply_of_redis_is_counted_here(redis_db: str) -> None:
     """The lease that may have been set is taken back, whether the caller is let in or not."""
     async with tiers(redis_db, timeout=1.0) as bench:
