@@ -2,9 +2,9 @@
 
     python -m benchmarks.calls [--functions] [--without-redis]
 
-One process with everything on, real Postgres and Redis, one request at a time over one connection, after a warm-up. What counts,
-function by function, is the middle one of 25 requests of a kind, so that background work is left out. Unlike times, the figures are
-the same on every run of one Python: `tests/system/e2e/test_path_length.py` holds them as upper limits.
+One process with everything on, real Postgres and Redis, one request at a time over one connection, after a warm-up. What counts
+is the shortest of 25 requests of a kind, so that background work is left out. Unlike times, the figures are the same on every run of
+one Python, give or take a call, also on a busy machine: `tests/system/e2e/test_path_length.py` holds them as upper limits.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """No feature makes the path of a request longer unseen: `benchmarks.calls` counts it, and the figures of today are the limits.
 
 Who makes the path shorter lowers them; who has to raise one says why in the commit. Two calls are to spare, for an alarm that rings.
-On a machine whose other work delays an answer, more alarms ring: what is too long is counted again, and the least of three counts.
+On a machine whose other work delays an answer, more alarms ring: the shortest of 25 requests counts, and of three such counts the least.
 """
 
 import asyncio
