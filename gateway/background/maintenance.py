@@ -3,7 +3,7 @@
 * The sweeper turns lapsed leases into `unknown`. Each is logged and counted: a worker died, or lost Postgres for longer than a lease. After
   (re)connecting it waits one lease first, so that owners who outlived an outage can renew.
 * The reaper deletes expired records, leaves tombstones and archived records where their routes said so, and purges those in their turn. It
-  never touches what is in progress or, on a route that enforces, in doubt.
+  never touches what is in progress or, on a route that enforces, in doubt. It rests after each batch, so that requests do not wait for it.
 * The counter reads the figures for the gauges.
 """
 
@@ -15,6 +15,10 @@ SWEEP_EVERY = 1.0
 REAP_EVERY = 5.0
 COUNT_EVERY = 15.0
 BATCH = 500
+REAP_BATCH = 200
+REAP_REST = 4.0
+"""How long the reaper rests after a batch, times what the batch took: one process takes a fifth of one session of Postgres at most, also while
+millions of records expire together. A process that was frozen during a batch rests `REAP_EVERY` at most."""
 
 
 class Background:
@@ -70,12 +74,19 @@ class Background:
     async def reap(self) -> int:
         """One reaping, then one purge, in batches until nothing is left of either. Returns how many records were reaped."""
         total = 0
-        while count := await self._maintenance.reap(BATCH):
+        while count := await self._rested(self._maintenance.reap):
             self._observer.reaped(count)
             total += count
-        while await self._maintenance.purge(BATCH):
+        while await self._rested(self._maintenance.purge):
             pass
         return total
+
+    async def _rested(self, work: Callable[[int], Awaitable[int]]) -> int:
+        """What one batch took away, after a rest if it was something."""
+        began = self._clock.boottime()
+        if count := await work(REAP_BATCH):
+            await self._clock.sleep(min((self._clock.boottime() - began) * REAP_REST, REAP_EVERY))
+        return count
 
     async def count(self) -> int:
         self._observer.counted(await self._maintenance.counts())

@@ -43,7 +43,7 @@ def reaper(harness: Harness, observer: Counting) -> Background:
 
 async def test_a_round_reaps_and_purges_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """In small batches, as many as it takes; the next rounds find nothing, until a period is over."""
-    monkeypatch.setattr(maintenance, "BATCH", 2)
+    monkeypatch.setattr(maintenance, "REAP_BATCH", 2)
     harness, observer = MemoryHarness(), Counting()
     leases = [await completed(harness, retention=BOTH) for _ in range(5)]
     rounds = reaper(harness, observer)
@@ -74,6 +74,37 @@ async def test_a_round_does_not_stop_at_a_batch_that_was_cut_short(database: str
     await reaper(harness, observer).reap()
     assert await postgres.purge(10) == 0
     await postgres.close()
+
+
+class Slow(SystemClock):
+    """A clock on which each batch takes so many seconds, and that notes how long is slept."""
+
+    def __init__(self, *batches: float) -> None:
+        super().__init__()
+        self.batches = iter(batches)
+        self.now, self.begun = 100.0, False
+        self.slept: list[float] = []
+
+    def boottime(self) -> float:
+        if self.begun:
+            self.now += next(self.batches, 0.0)
+        self.begun = not self.begun
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+async def test_the_reaper_rests_after_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that requests do not wait while many records expire together. What a frozen process slept is no reason to rest for long."""
+    monkeypatch.setattr(maintenance, "REAP_BATCH", 2)
+    harness, clock = MemoryHarness(), Slow(0.25, 3600.0)
+    for _ in range(3):
+        await completed(harness, retention=Retention(RETENTION))
+    await harness.advance(RETENTION + 1)
+    rounds = Background(harness.maintenance, clock, Chance(), Counting(), connected_since=lambda: 0.0, longest_lease=lambda: 0.0)
+    assert await rounds.reap() == 3
+    assert clock.slept == [1.0, maintenance.REAP_EVERY]
 
 
 class Rounds(SystemClock):
