@@ -17,8 +17,9 @@ COUNT_EVERY = 15.0
 BATCH = 500
 REAP_BATCH = 200
 REAP_REST = 4.0
-"""How long the reaper rests after a batch, times what the batch took: one process takes a fifth of one session of Postgres at most, also while
-millions of records expire together. A process that was frozen during a batch rests `REAP_EVERY` at most."""
+"""How long the reaper rests after a batch, times what the batch took: one process takes a fifth of one session of Postgres at most,
+also while millions of records expire together. A process that was frozen during a batch rests `REAP_EVERY` at most.
+"""
 
 
 class Background:
