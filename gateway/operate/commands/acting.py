@@ -15,9 +15,9 @@ from gateway.config import Config
 from gateway.core.model import RecordKey
 from gateway.core.roles import Action
 from gateway.operate.admin import Entrance, Settings
-from gateway.operate.commands.options import TOKEN, given_token
 from gateway.operate.commands.shared import FAILURE, UNAVAILABLE, fail, load_config, reported
 from gateway.operate.commands.tables import instant, record_table, terminal_width
+from gateway.operate.commands.token import TOKEN, given_token
 from gateway.operate.operations import (
     ANYBODY,
     PAGE_MAX,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from gateway.operate.commands.options import json_option, limit_option, token_option
+from gateway.operate.commands.options import json_option, limit_option
 from gateway.operate.commands.shared import config_option
+from gateway.operate.commands.token import token_option
 
 
 @click.group()

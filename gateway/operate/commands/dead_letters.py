@@ -20,11 +20,11 @@ from gateway.operate.commands.options import (
     seeing_options,
     selection_of,
     selection_options,
-    token_option,
     wanted_of,
 )
 from gateway.operate.commands.records import resolve, show
 from gateway.operate.commands.shared import config_option
+from gateway.operate.commands.token import token_option
 
 STATE = "dead_letter"
 

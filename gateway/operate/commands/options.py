@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gateway.operate.commands.token import given_token, token_option
+
 if TYPE_CHECKING:
     from gateway.operate.commands.acting import Wanted
     from gateway.operate.commands.work import How
@@ -21,33 +23,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., None])
 
 STATES = ("pending", "in_progress", "completed", "failed_retryable", "unknown", "dead_letter")
-
-
-TOKEN = "GATEWAY_TOKEN"  # noqa: S105 - the variable's name
-_TOKEN_META = "gateway.token"  # noqa: S105 - a name in click's own notes
-
-
-def token_option(command: Command) -> Command:
-    """--token, for `given_token`."""
-    return click.option(
-        "--token",
-        metavar="TOKEN",
-        envvar=TOKEN,
-        show_envvar=True,
-        expose_value=False,
-        callback=_keep_token,
-        help="Who you are, where the configuration has `admin.users`. Others see what stands on a command line: prefer the variable.",
-    )(command)
-
-
-def given_token() -> str | None:
-    """The token of the command that runs."""
-    token: str | None = click.get_current_context().meta.get(_TOKEN_META)
-    return token
-
-
-def _keep_token(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    context.meta[_TOKEN_META] = value or None
 
 
 def json_option(command: Command) -> Command:

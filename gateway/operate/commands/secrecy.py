@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gateway.operate.commands.options import grounds_of, grounds_options, token_option
+from gateway.operate.commands.options import grounds_of, grounds_options
 from gateway.operate.commands.records import records
 from gateway.operate.commands.shared import FAILURE, UNAVAILABLE, config_option, fail, load_config, reported
+from gateway.operate.commands.token import token_option
 
 if TYPE_CHECKING:
     from gateway.run.server.secrecy import Reencryption
