@@ -340,7 +340,8 @@ def observed(config: Path, metrics: str | None, as_json: bool) -> None:  # noqa:
 @click.option(
     "--base-path", metavar="PATH", default="", help="The path of the description's server URL, which the route map has and it has not."
 )
-def openapi(config: Path, document: Path | None, base_path: str) -> None:
+@click.option("--upstream", metavar="NAME", help="The description is the one that this upstream gives of itself, behind `rewrite`.")
+def openapi(config: Path, document: Path | None, base_path: str, upstream: str | None) -> None:
     """Print an OpenAPI Overlay that states the contract of the guarded routes, for your API's own documentation.
 
     \b
@@ -349,17 +350,22 @@ def openapi(config: Path, document: Path | None, base_path: str) -> None:
     import orjson
     import yaml
 
-    from gateway.core.openapi import overlay
+    from gateway.core.openapi import Behind, overlay
 
     with reported():
         loaded = load_config(config)
+    if upstream is not None and upstream not in loaded.upstreams:
+        raise click.UsageError(f"--upstream: there is no `{upstream}` in the configuration; there are {', '.join(loaded.upstreams)}")
+    if upstream is not None and document is None:
+        raise click.UsageError("--upstream says whose description it is: give that with --document")
+    behind = None if upstream is None else Behind(upstream, loaded.upstreams[upstream].fronts)
     try:
         described = None if document is None else yaml.safe_load(document.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         fail(f"{document}: {error}", FAILURE)
     if described is not None and not isinstance(described, dict):
         fail(f"{document}: not an OpenAPI description", FAILURE)
-    made = overlay(loaded.routes, loaded.problem_base, base_path=base_path, document=described)
+    made = overlay(loaded.routes, loaded.problem_base, base_path=base_path, document=described, behind=behind)
     click.echo(orjson.dumps(made, option=orjson.OPT_INDENT_2))
 
 

@@ -346,9 +346,16 @@ class UpstreamConfig:
     slot_wait: Annotated[float, Duration("0s", "5m"), "How long a request waits while all of them are taken."] = 1.0
 
     @property
+    def fronts(self) -> tuple[str, ...]:
+        """The paths that its targets put in front of every request's, without a closing slash; "" for none."""
+        return tuple(
+            dict.fromkeys("" if target.startswith("unix:") else urlsplit(target).path.removesuffix("/") for target in self.targets)
+        )
+
+    @property
     def prefixed(self) -> bool:
         """Whether some target puts a path in front of every request's."""
-        return any(not target.startswith("unix:") and urlsplit(target).path for target in self.targets)
+        return self.fronts != ("",)
 
 
 @dataclass(frozen=True, slots=True)

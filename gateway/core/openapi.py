@@ -6,7 +6,8 @@ API's own texts, parameters and answers stay.
 
 Given that description (`document`), its operations are found as requests are: by the first route that takes all of their requests, whatever
 the names of path parameters. So `/**` routes are covered, and what the description already says is not said twice. Without it the paths
-are taken to be spelled as in the route map. What cannot be placed is listed under `x-idempotency-unplaced`, with the reason.
+are taken to be spelled as in the route map. The description may be the one that an upstream gives of itself (`behind`): then its paths are
+those that it gets, behind rewrites. What cannot be placed is listed under `x-idempotency-unplaced`, with the reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +15,23 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gateway.core.openapi_answers import Json, parameter, responses, summary, upstream_headers
-from gateway.core.path_pattern import parse_pattern
+from gateway.core.path_pattern import Pattern, parse_pattern
 from gateway.core.pointers import at, split_pointer
 from gateway.core.policy import HeaderKey, Mode, Policy, QueryKey, Route
+from gateway.core.rewrite import upstream_pattern
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")
 """The methods that OpenAPI 3.0 and 3.1 have operations for."""
 
 UNPLACED = "x-idempotency-unplaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The upstream that a description is of, and the paths of its targets' URLs, without closing slashes."""
+
+    upstream: str
+    fronts: tuple[str, ...] = ("",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,7 @@ class _Operation:
 
 
 _Placed: TypeAlias = tuple[_Operation, Route, Policy]
+_Known: TypeAlias = tuple[Route, tuple[Pattern, ...]]
 
 
 def overlay(
@@ -54,21 +65,25 @@ def overlay(
     version: str = "1.0.0",
     base_path: str = "",
     document: Mapping[str, Any] | None = None,
+    behind: Behind | None = None,
 ) -> dict[str, Json]:
     """The overlay. Pure and deterministic.
 
     `problem_base` is what problem types begin with. `base_path` is the path of the description's server URL, without a closing slash: the
     route map has it before each path, the description has not. `document` is the description itself, valid and parsed; it is not changed.
-    Routes that only observe promise nothing yet, so nothing is said of them.
+    Routes that only observe promise nothing yet, so nothing is said of them. `behind`: whose description it is, if not that of the API as
+    clients know it; of routes to others nothing is said. Where two routes lead to one operation, the first counts.
     """
+    patterns = _as_known(routes, behind)
     operations = list(_described(document, base_path) if document is not None else _written(routes, base_path))
-    placed = list(_place(routes, operations, base_path))
+    placed = list(_place(patterns, operations, base_path))
     first = {"target": "$.info", "description": "Where problem types begin.", "update": {"x-idempotency": {"problemTypes": problem_base}}}
     actions: list[Json] = [first]  # so that the list is never empty, as the specification asks
     for operation, route, policy in placed:
         actions += _actions(operation, route, policy, problem_base)
     result: dict[str, Json] = {"overlay": "1.0.0", "info": {"title": title, "version": version}, "actions": actions}
-    unplaced = list(_unplaced(routes, placed, described=document is not None))
+    known = [route for route, _ in patterns]
+    unplaced = list(_unplaced(known, placed, described=document is not None))
     return {**result, UNPLACED: unplaced} if unplaced else result
 
 
@@ -102,12 +117,24 @@ def _follow(said: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str
     return found if isinstance(found, dict) else {}
 
 
-def _place(routes: Sequence[Route], operations: Sequence[_Operation], base_path: str) -> Iterator[_Placed]:
+def _as_known(routes: Sequence[Route], behind: Behind | None) -> list[_Known]:
+    """The routes that a description can be of, and their paths as it has them."""
+    if behind is None:
+        return [(route, (parse_pattern(route.path),)) for route in routes]
+    return [
+        (route, tuple([upstream_pattern(route.path, route.rewrite, front) for front in behind.fronts]))
+        for route in routes
+        if route.upstream == behind.upstream
+    ]
+
+
+def _place(known: Sequence[_Known], operations: Sequence[_Operation], base_path: str) -> Iterator[_Placed]:
     """The operations that a guarded route takes, as requests are matched: the first route counts that takes all of them."""
-    patterns = [(parse_pattern(route.path), route) for route in routes]
     for operation in operations:
         wanted = parse_pattern(base_path + operation.path)
-        takers = (route for pattern, route in patterns if _takes(route, operation.method) and pattern.covers(wanted))
+        takers = (
+            route for route, patterns in known if _takes(route, operation.method) and any(pattern.covers(wanted) for pattern in patterns)
+        )
         route = next(takers, None)
         if route is not None and route.policy is not None and route.policy.mode is Mode.ENFORCE:
             yield operation, route, route.policy

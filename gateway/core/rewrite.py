@@ -50,6 +50,13 @@ class Rewrite:
         return parse_pattern(path).segments[: len(taken)] == taken
 
 
+def upstream_pattern(path: str, rewrite: Rewrite | None, front: str) -> Pattern:
+    """The paths that an upstream gets of a route's. `front`: the path of its URL, without a closing slash."""
+    pattern = parse_pattern(path) if rewrite is None else rewrite.pattern(path)
+    own = () if pattern.segments == ("",) else pattern.segments
+    return Pattern((*(path_segments(front) if front else ()), *own) or pattern.segments, pattern.rest)
+
+
 class Rewriting:
     """A rewrite as a request meets it. Without one: the upstream's own prefix is put in front, which is as much to climb out of."""
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision import RETRY_AFTER_MAX
-from gateway.core.openapi import METHODS, UNPLACED, overlay
+from gateway.core.openapi import METHODS, UNPLACED, Behind, overlay
 from gateway.core.policy import (
     BodyKey,
     Dialect,
@@ -32,6 +32,7 @@ from gateway.core.policy import (
 )
 from gateway.core.problems import Problem
 from gateway.core.quota import NewKeys, Quota
+from gateway.core.rewrite import Rewrite
 from gateway.core.units import Rate
 from gateway.http.problem import ProblemWriter
 from tests.core.overlays import Json, apply, valid
@@ -168,6 +169,34 @@ def test_base_path() -> None:
         assert "x-idempotency" in operation(result, "/charges")
     made = overlay((Route("x", "/v1x", "up", POST, CHARGE),), BASE, base_path="/v1")
     assert [entry["route"] for entry in made[UNPLACED]] == ["x"]
+
+
+REWRITING = (
+    Route("capture", "/pay/{charge}/capture", "up", POST, CHARGE, rewrite=Rewrite("/pay", "/charges")),
+    Route("older", "/old/{charge}/capture", "up", POST, Policy("older", ()), rewrite=Rewrite("/old", "/charges")),
+    Route("elsewhere", "/charges/{id}/capture", "other", POST, CHARGE),
+)
+INSIDE: dict[str, Any] = {
+    "paths": {
+        "/charges/{id}/capture": {"post": {"responses": {"200": {"description": "Ok"}}}},
+        "/pay/{id}/capture": {"post": {"responses": {"200": {"description": "Ok"}}}},
+    }
+}
+
+
+@pytest.mark.parametrize(("fronts", "base_path"), [(("",), ""), (("/api",), "/api"), (("/blue", "/green"), "/green")])
+def test_the_description_of_an_upstream_behind_rewrites(fronts: tuple[str, ...], base_path: str) -> None:
+    """Its paths are those that it gets, whatever their parameters are called; routes to others are not of it. The first route counts."""
+    made = overlay(REWRITING, BASE, document=INSIDE, base_path=base_path, behind=Behind("up", fronts))
+    result = apply(made, INSIDE)
+    assert operation(result, "/charges/{id}/capture")["x-idempotency"]["onExpired"] == "gone"
+    assert "x-idempotency" not in operation(result, "/pay/{id}/capture")
+    assert [entry["route"] for entry in made[UNPLACED]] == ["older"]
+
+
+def test_the_description_that_clients_know_has_their_paths() -> None:
+    result = apply(overlay(REWRITING, BASE, document=INSIDE), INSIDE)
+    assert "x-idempotency" in operation(result, "/pay/{id}/capture")
 
 
 @pytest.mark.parametrize(

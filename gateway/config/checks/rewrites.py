@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from gateway.config.checks.common import Findings, ResolvedRoute, Servers
 from gateway.config.names import REWRITE, ROUTE
 from gateway.core.path_interpretations import loosen
-from gateway.core.path_pattern import Pattern, parse_pattern, path_segments
+from gateway.core.path_pattern import Pattern
 from gateway.core.policy import Route
+from gateway.core.rewrite import upstream_pattern
 from gateway.core.route_hosts import covers
 
 
@@ -40,11 +41,9 @@ def _walks_around(one: Route, guard: Route, servers: Servers) -> bool:
     return any(meet(_at_upstream(one, mine), _at_upstream(guard, its)) for mine, its in changed)
 
 
-def _at_upstream(route: Route, prefix: str) -> Pattern:
-    pattern = parse_pattern(route.path) if route.rewrite is None else route.rewrite.pattern(route.path)
-    own = _segments(pattern)
-    segments = (*(path_segments(prefix) if prefix else ()), *own) or pattern.segments
-    return Pattern(tuple(None if name is None else loosen(name) for name in segments), pattern.rest)
+def _at_upstream(route: Route, front: str) -> Pattern:
+    pattern = upstream_pattern(route.path, route.rewrite, front)
+    return Pattern(tuple(None if name is None else loosen(name) for name in pattern.segments), pattern.rest)
 
 
 def meet(one: Pattern, other: Pattern) -> bool:

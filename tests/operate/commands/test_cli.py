@@ -157,6 +157,25 @@ def test_a_mistake_in_a_dialect_exits_with_78(tmp_path: Path) -> None:
     assert (done.code, done.out, done.err) == (78, "", f"{tmp_path}/own.yaml:{line}:9: replay: must be verbatim or conflict\n")
 
 
+BEHIND = LEAST.replace("http://payments:8000", "http://payments:8000/api").replace(
+    "upstream: payments, idempotency", "upstream: payments, rewrite: {from: /v1, to: /inside}, idempotency"
+)
+
+
+def test_an_overlay_of_what_an_upstream_says_of_itself(tmp_path: Path) -> None:
+    """Its paths are those behind `rewrite` and the path of its URL."""
+    (tmp_path / "api.yaml").write_text("paths: {/inside/charges: {post: {responses: {'201': {description: A charge}}}}}")
+    config = write(tmp_path, BEHIND)
+    document = ("--document", tmp_path / "api.yaml", "--base-path", "/api")
+    made = json.loads(run("openapi", "--config", config, *document, "--upstream", "payments").out)
+    assert {action["target"] for action in made["actions"]} >= {"$.paths['/inside/charges']['post']"}
+    assert json.loads(run("openapi", "--config", config, *document).out)["x-idempotency-unplaced"]
+    wrong = run("openapi", "--config", config, *document, "--upstream", "shop")
+    assert (wrong.code, "there are payments" in wrong.err) == (2, True)
+    alone = run("openapi", "--config", config, "--upstream", "payments")
+    assert (alone.code, "--document" in alone.err) == (2, True)
+
+
 def test_migrations_can_be_printed_without_a_configuration() -> None:
     """The SQL is data and needs no database."""
     done = run("migrate", "--print")
