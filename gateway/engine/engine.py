@@ -231,6 +231,8 @@ class Engine:
         lease = await self._confirm(lost)
         if lease is None:
             raise error
+        if self._deps.quotas is not None:
+            self._deps.quotas.regain(statement.intent)
         return lease
 
     async def _confirm(self, lost: LostReply) -> Lease | None:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from gateway.core.model import Intent
 from gateway.core.quota import Exceeded
 
 
@@ -15,6 +16,13 @@ class OverQuota(Exception):
 
 class Quotas(Protocol):
     """What callers have taken of their quotas. Stores count it, where a reserve or a claim has a quota in its terms."""
+
+    def regain(self, intent: Intent) -> None:
+        """An attempt of this intent runs although its reserve or claim failed, and its share was given back: its reply was lost, and a
+        later write has confirmed it. It holds a place again, also where callers who came meanwhile have taken the last; its new key stays
+        uncounted. Without a limit of places, nothing. Never waits and raises nothing.
+        """
+        ...
 
     def leave(self, owner: bytes) -> None:
         """The attempt under this owner token has ended, or there will be none. Idempotent. Never waits and raises nothing."""

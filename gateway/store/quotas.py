@@ -57,6 +57,11 @@ class QuotaCounter:
         """What this request would take; nothing is taken yet. `new_key`: where it executes, it begins a new operation."""
         return Place(self, intent, new_key=new_key)
 
+    def regain(self, intent: Intent) -> None:
+        """As `Quotas.regain`. Redis hears of it with the next `tick`."""
+        if intent.terms.quota is not None and intent.terms.quota.in_flight:
+            self.place(intent, new_key=False).regain()
+
     def leave(self, owner: bytes) -> None:
         """As `Quotas.leave`."""
         place = self._places.pop(owner, None)
@@ -198,6 +203,12 @@ class Place:
         self._taken = True
         if self.share.places:
             self._counter.running[self.share.scope_id] += 1
+
+    def regain(self) -> None:
+        """Hold a place, whatever the limit, and have Redis know it soon."""
+        self._took()
+        self.held -= self.ttl
+        self._counter.keep(self)
 
     # ---- give back
 

@@ -113,6 +113,19 @@ def test_a_place_is_free_after_any_trouble_of_an_upstream(part: Part) -> None:
 
 
 @scene
+async def test_an_attempt_whose_reserve_lost_its_reply_holds_a_place(stage: Stage) -> None:
+    """The share was given back when the reserve failed; the attempt runs, since a renewal confirmed it."""
+    _, counter = limited(stage)
+    running: list[dict[str, int]] = []
+    stage.store.script("reserve", LosesReply())
+    stage.upstream.plays(Part(comes=lambda: running.append(dict(counter.running))))
+    assert told(await ask(stage, "a", ONE))[:2] == (Label.EXECUTE, 201)
+    assert running == [{KEY.scope_id: 1}]
+    await stage.clock.sleep(1)
+    assert not counter.running
+
+
+@scene
 async def test_a_defect_as_a_place_is_left_hangs_nobody(stage: Stage) -> None:
     """The client has its answer, the record is settled, and the attempt has ended."""
     _, counter = limited(stage)

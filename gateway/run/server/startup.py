@@ -205,7 +205,8 @@ async def check_connect(config: Config) -> list[str]:
 
 
 async def _check_redis(config: Config) -> list[str]:
-    """Whether Redis can serve: what entries need is tried with a key of our own."""
+    """Whether Redis can serve: what entries need, and quotas where a route has one, is tried with keys of our own."""
     if config.redis is None:
         return []
-    return [f"redis: {fault}" for fault in await faults_of(config.redis.url)]
+    quotas = any(route.policy is not None and route.policy.quota is not None for route in config.routes)
+    return [f"redis: {fault}" for fault in await faults_of(config.redis.url, quotas=quotas)]

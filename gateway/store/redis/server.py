@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.store.redis.codec import lease_prefix
-from gateway.store.redis.scripts import SETTLE
+from gateway.store.redis.scripts import ADMIT, ADMITTED, SETTLE
 
 PROBE_TTL = 1000
 """Milliseconds after which a probe's key is gone, whatever happens."""
@@ -51,6 +51,7 @@ REDIRECTS = frozenset({"MOVED", "ASK"})
 REASONS: Mapping[str, str] = {**REFUSALS, "TRYAGAIN": "not_ready"}
 """What refusals of a command are called."""
 
+_FOR_QUOTAS = f"for quotas {QUOTA_RIGHTS}, too"
 _REMEDIES: Mapping[str, str] = {
     "replica": "it is a replica and takes no writes; redis.url must lead to the primary",
     "cluster": "it is one node of a Redis Cluster; write redis+cluster://host1,host2 as redis.url",
@@ -58,7 +59,7 @@ _REMEDIES: Mapping[str, str] = {
     "no_sentinel": "redis+sentinel:// must name Sentinels (port 26379, usually)",
     "no_primary": "the name in ?master= must be one that the Sentinels monitor",
     "no_cluster": "redis+cluster:// must name nodes of a Redis Cluster; of a server that stands alone write redis://",
-    "no_permission": f"the user of redis.url must be known there and have the rights {RIGHTS}; for quotas {QUOTA_RIGHTS}, too",
+    "no_permission": f"the user of redis.url must be known there and have the rights {RIGHTS}; {_FOR_QUOTAS}",
     "writes_refused": "it takes no writes; look at its maxmemory and maxmemory-policy, its disk, and min-replicas-to-write",
     "not_ready": "it is loading its data, or runs a script; it will serve by itself",
 }
@@ -66,7 +67,7 @@ _REMEDIES: Mapping[str, str] = {
 _MEMBERS_REMEDIES: Mapping[str, str] = {
     **_REMEDIES,
     "replica": "it is a replica now; who has its slots will be asked for",
-    "no_permission": f"the user of redis.url must be known on all nodes and have the rights {CLUSTER_RIGHTS}",
+    "no_permission": f"the user of redis.url must be known on all nodes and have the rights {CLUSTER_RIGHTS}; {_FOR_QUOTAS}",
     "not_ready": "it is loading its data, or its cluster is about to change; it will serve by itself",
 }
 
@@ -132,6 +133,27 @@ def questions(probe: Probe = probe_key) -> list[tuple[bytes | int, ...]]:
     ]
 
 
+def quota_questions(probe: Probe = probe_key) -> list[tuple[bytes | int, ...]]:
+    """Commands that try what quotas need, for `judge_trial`. None of them changes anything that lasts."""
+    key, owner = probe(), secrets.token_bytes(16)
+    if key is None:
+        return []
+    of_quota = (b"2", key + b":k", key + b":p")
+    return [
+        (b"EVAL", ADMIT.text, *of_quota, 1000 * PROBE_TTL, 2, 1, owner, PROBE_TTL),
+        (b"EVAL", ADMITTED.text, *of_quota, b"hold", owner, PROBE_TTL),
+        (b"EVALSHA", ADMITTED.sha, *of_quota, b"undo", owner, 1000 * PROBE_TTL),
+        (b"DEL", *of_quota[1:]),
+    ]
+
+
+def judge_trial(answers: list[Answer], *, member: bool = False) -> None:
+    """What the replies to commands that try something tell. Raises `Unfit`."""
+    for answer in answers:
+        if isinstance(answer, Refusal):
+            raise Unfit(_why_not(answer.code, member=member), answer.text, member=member)
+
+
 def judge(answers: list[Answer], *, member: bool = False) -> Server:
     """What the replies to `questions` tell; `member`: of a node of a cluster. Raises `Unfit`."""
     about, replication, cluster = map(fields, answers[:3])
@@ -142,9 +164,7 @@ def judge(answers: list[Answer], *, member: bool = False) -> Server:
         raise Unfit("replica", f"its primary is {primary.decode('ascii', 'replace')}", member=member)
     if not member and int(cluster.get(b"cluster_size", b"0")) > 1:
         raise Unfit("cluster", f"its cluster has {int(cluster[b'cluster_size'])} primaries")
-    for answer in answers[3:]:
-        if isinstance(answer, Refusal):
-            raise Unfit(_why_not(answer.code, member=member), answer.text, member=member)
+    judge_trial(answers[3:], member=member)
     run, history = about.get(b"run_id"), replication.get(b"master_replid")
     instance = run + history if run and history else secrets.token_bytes(16)
     return Server(_version(about.get(b"redis_version", b"")), instance)

@@ -12,7 +12,7 @@ from gateway.store.redis.connection import ErrorReply, Opener, Wire, address_of,
 from gateway.store.redis.kept import Kept
 from gateway.store.redis.link import Link
 from gateway.store.redis.sentinel import SentinelPlace
-from gateway.store.redis.server import Probe, Unfit
+from gateway.store.redis.server import Probe, Unfit, judge_trial, probe_key, quota_questions
 from gateway.store.redis.slots import SLOTS, SlotMap, latest
 from gateway.store.redis.topology import Topology
 
@@ -35,38 +35,44 @@ def topology_of(url: str, jitter: Callable[[], float], *, timeout: float = 0.1, 
             assert_never(other)
 
 
-async def faults_of(url: str) -> list[str]:
-    """What keeps the servers of a URL from serving, or will do so soon, as sentences; what entries need is tried with keys of our own."""
+async def faults_of(url: str, *, quotas: bool = False) -> list[str]:
+    """What keeps the servers of a URL from serving, or will do so soon, as sentences; what entries need, and quotas if there are some, is
+    tried with keys of our own.
+    """
     deadline = asyncio.get_running_loop().time() + PATIENCE
     match parse_redis_url(url):
         case OneServer(one):
-            return await _of_one(address_of(one), opener(one), deadline)
+            return await _of_one(address_of(one), opener(one), deadline, quotas=quotas)
         case SentinelUrl() as sentinels:
-            return await _of_sentinels(sentinels, deadline)
+            return await _of_sentinels(sentinels, deadline, quotas=quotas)
         case ClusterUrl() as cluster:
-            return await _of_cluster(cluster, deadline)
+            return await _of_cluster(cluster, deadline, quotas=quotas)
         case other:
             assert_never(other)
 
 
-async def _of_one(address: str, make: Opener, deadline: float, probe: Probe | None = None) -> list[str]:
+async def _of_one(address: str, make: Opener, deadline: float, probe: Probe | None = None, *, quotas: bool) -> list[str]:
     try:
         wire = await Wire.open(make, deadline, probe)
+        try:
+            if quotas:
+                judge_trial(await wire.ask(quota_questions(probe or probe_key), deadline), member=probe is not None)
+        finally:
+            wire.close()
     except TimeoutError:
         return [f"{address}: no answer within {PATIENCE:g}s"]
     except (Unfit, ErrorReply, OSError) as error:
         return [f"{address}: {error}"]
-    wire.close()
     return []
 
 
-async def _of_sentinels(url: SentinelUrl, deadline: float) -> list[str]:
+async def _of_sentinels(url: SentinelUrl, deadline: float, *, quotas: bool) -> list[str]:
     place = SentinelPlace(url)
     try:
         faults = await place.check(deadline)
         if len(faults) < len(url.hosts):
             make = await place.find(deadline)
-            faults += await _of_one(place.address, make, deadline)
+            faults += await _of_one(place.address, make, deadline, quotas=quotas)
     except (Unfit, OSError) as error:
         return [str(error)]
     finally:
@@ -74,7 +80,7 @@ async def _of_sentinels(url: SentinelUrl, deadline: float) -> list[str]:
     return faults
 
 
-async def _of_cluster(url: ClusterUrl, deadline: float) -> list[str]:
+async def _of_cluster(url: ClusterUrl, deadline: float, *, quotas: bool) -> list[str]:
     maps = dict(zip(url.hosts, await asyncio.gather(*(_map_of(url, host, deadline) for host in url.hosts)), strict=True))
     faults = [f"{spelled(host)}: {found or 'no answer'}" for host, found in maps.items() if isinstance(found, Exception)]
     found = latest(one for one in maps.values() if isinstance(one, SlotMap))
@@ -84,13 +90,16 @@ async def _of_cluster(url: ClusterUrl, deadline: float) -> list[str]:
     if (nobodys := owners.count(None)) or not found.ok:
         faults.append(f"the cluster is not whole: {nobodys} of {SLOTS} slots are nobody's")
     nodes = {owner for owner in owners if owner is not None}
-    for one in await asyncio.gather(*(_of_node(url, host, owners, deadline) for host in nodes)):
+    for one in await asyncio.gather(*(_of_node(url, host, owners, deadline, quotas=quotas) for host in nodes)):
         faults += one
     return faults
 
 
-async def _of_node(url: ClusterUrl, host: Host, owners: list[Host | None], deadline: float) -> list[str]:
-    return await _of_one(spelled(host), opener(url.node.at(host)), deadline, lambda: probe_of(lambda slot: owners[slot] == host))
+async def _of_node(url: ClusterUrl, host: Host, owners: list[Host | None], deadline: float, *, quotas: bool) -> list[str]:
+    def probe() -> bytes | None:
+        return probe_of(lambda slot: owners[slot] == host)
+
+    return await _of_one(spelled(host), opener(url.node.at(host)), deadline, probe, quotas=quotas)
 
 
 async def _map_of(url: ClusterUrl, host: Host, deadline: float) -> SlotMap | Exception:

@@ -233,6 +233,8 @@ async def test_a_user_needs_its_rights_on_every_node(nodes: ClusterNodes) -> Non
     url = nodes.url.replace(f":{nodes.word}@", "app:word@")
     try:
         assert await faults_of(url) == []
+        assert all("for quotas" in fault for fault in await faults_of(url, quotas=True))
+        assert len(await faults_of(url, quotas=True)) == 3
         async with hot_path(url) as hot:
             await lease(hot, digest())
         nodes.nodes[1].ask("ACL", "SETUSER", "app", "-evalsha")

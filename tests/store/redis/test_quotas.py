@@ -193,6 +193,23 @@ async def test_places_are_given_back_and_end_by_themselves(bench: Tiers) -> None
     lease_of(await bench.other.reserve(of("alice", quota)))
 
 
+async def test_a_place_that_is_held_again_is_known_to_redis(bench: Tiers) -> None:
+    """Also where others have taken the last one meanwhile; without a limit there is none to hold."""
+    confirmed = of("carol", Quota(1))
+    lease_of(await bench.other.reserve(of("carol", Quota(1))))
+    bench.store.quotas.regain(confirmed)
+    bench.store.quotas.regain(of("carol", Quota(new_keys=NewKeys(SLOW, 1))))
+    assert bench.store.quotas.running == {"carol": 1}
+    await bench.store.quotas.tick()
+    held = await bench.redis.execute(b"ZRANGE", quota_keys("carol")[1], 0, -1)
+    assert isinstance(held, list)
+    assert confirmed.owner in held
+    bench.store.quotas.leave(confirmed.owner)
+    assert await bench.store.drain(10)
+    assert await bench.redis.execute(b"ZSCORE", quota_keys("carol")[1], confirmed.owner) is None
+    assert not bench.store.quotas.running
+
+
 async def test_without_redis_each_process_counts_for_itself(bench: Tiers) -> None:
     """And gives back what was no new key, to itself."""
     quota = Quota(2, NewKeys(SLOW, 2))

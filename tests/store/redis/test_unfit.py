@@ -15,7 +15,8 @@ from gateway.store.redis.codec import lease_prefix
 from gateway.store.redis.connection import ErrorReply, Wire, opener
 from gateway.store.redis.hotpath import Acquired, HotPath
 from gateway.store.redis.link import Link
-from gateway.store.redis.server import REFUSALS, RIGHTS, Refusal, Unfit, judge
+from gateway.store.redis.server import QUOTA_RIGHTS, REFUSALS, RIGHTS, Refusal, Unfit, judge
+from gateway.store.redis.servers import faults_of
 from tests.store.redis.relay import Relay
 from tests.store.redis.support import breaker, digest, eventually, linked, token
 from tests.store.redis.tiers import Heard
@@ -128,6 +129,25 @@ async def test_a_user_without_the_rights_does_not_serve(own_server: RedisServer)
     with pytest.raises(Unfit, match="must be known there") as caught:
         await opened(url.replace(word, "wrong"))
     assert caught.value.reason == "no_permission"
+
+
+async def test_the_rights_that_quotas_need_are_tried_where_there_are_some(own_server: RedisServer) -> None:
+    """Each of them, and nothing is left behind. Who has no quotas needs none of them."""
+    user, word = secrets.token_hex(4), secrets.token_hex(8)
+    url = own_server.url.replace(f":{urlsplit(own_server.url).password}@", f"{user}:{word}@")
+    async with linked(own_server.url) as link:
+        rights = [right.encode() for right in f"{RIGHTS} {QUOTA_RIGHTS}".replace(" +cluster|info", "").split()]
+        await link.execute(b"ACL", b"SETUSER", user.encode(), b"on", b">" + word.encode(), *rights)
+        assert await faults_of(url, quotas=True) == []
+        for right in QUOTA_RIGHTS.split():
+            await link.execute(b"ACL", b"SETUSER", user.encode(), right.replace("+", "-").encode())
+            (fault,) = await faults_of(url, quotas=True)
+            assert fault.endswith(f"; for quotas {QUOTA_RIGHTS}, too")
+            assert await faults_of(url) == []
+            await link.execute(b"ACL", b"SETUSER", user.encode(), right.encode())
+        async with asyncio.timeout(10):
+            while await link.execute(b"DBSIZE"):  # what a trial that broke off has left
+                await asyncio.sleep(0.05)
 
 
 async def test_a_full_server_that_evicts_nothing_does_not_serve(own_server: RedisServer) -> None:
