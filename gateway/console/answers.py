@@ -4,18 +4,10 @@ import hashlib
 from dataclasses import dataclass
 
 from gateway.console.forms import Form
-from gateway.core.cors import expose
-from gateway.core.dialect import conflict_answer, mark_replay, render
-from gateway.core.headers import to_client, to_store
 from gateway.core.model import Headers, StoredResponse
-from gateway.core.policy import Dialect, Policy
-from gateway.core.status_headers import EXPIRES, MARKS, STATUS, Mark, exposed
-from gateway.core.upstream_answer import phrase
-from gateway.operate.operations import Wrong, never_stored
-from gateway.operate.operations.bodies import check_answer
+from gateway.core.policy import Policy
+from gateway.operate.operations import Wrong, bodies
 from gateway.ports.reconciliation import Listed
-
-_OF_THE_RETRY = "(of the retry)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ def read_answer(given: Given) -> Answer:
     if not (given.status.isascii() and given.status.isdigit() and len(given.status) == 3):
         raise Wrong("status", "three digits, such as 201")
     answer = Answer(int(given.status), _fields(given.headers), given.body.encode())
-    check_answer(answer.status, answer.headers, answer.body)
+    bodies.check_answer(answer.status, answer.headers, answer.body)
     return answer
 
 
@@ -93,33 +85,7 @@ class Preview:
 
 
 def preview(answer: Answer, listed: Listed, policy: Policy | None) -> Preview:
-    """The bytes of a retry's answer, in the route's dialect. What each exchange has of its own is `(of the retry)`, or left out."""
-    dialect = Dialect() if policy is None else policy.dialect
-    values = {
-        "key": listed.key.key,
-        "original_request": listed.request_id,
-        "original_status": str(answer.status),
-        **dict.fromkeys(("request_id", "date", "expires"), _OF_THE_RETRY),
-    }
-    conflict = conflict_answer(dialect, answer.status, answer.body)
-    if conflict is None:
-        status, body = answer.status, answer.body
-        headers = mark_replay(to_store(to_client(answer.headers)), dialect, values)
-    else:
-        template, stored = conflict
-        status, headers, body = render(template, {**values, **stored})
-    lines = [f"HTTP/1.1 {status} {phrase(status).decode('latin-1')}".rstrip()]
-    lines += [f"{name.decode('latin-1')}: {value.decode('latin-1')}" for name, value in _marked(headers, policy)]
-    if status not in {204, 304}:
-        lines.append(f"Content-Length: {len(body)}")
-    return Preview("\n".join(lines), body.decode(errors="replace"), tuple(never_stored(answer.headers)))
-
-
-def _marked(headers: Headers, policy: Policy | None) -> Headers:
-    """With what the route tells its clients of their keys, and browsers."""
-    if policy is None:
-        return headers
-    if policy.status_fields:
-        headers = tuple([field for field in headers if field[0].lower() not in MARKS])
-        headers += ((STATUS, Mark.REPLAYED.value.encode()), (EXPIRES, _OF_THE_RETRY.encode()))
-    return expose(headers, exposed(policy)) if policy.expose_headers else headers
+    """As `bodies.preview` has it, for a page."""
+    message = bodies.preview(listed, policy, answer.status, answer.headers, answer.body)
+    head = b"\n".join(message.head).decode("latin-1")
+    return Preview(head, message.body.decode(errors="replace"), tuple(bodies.never_stored(answer.headers)))

@@ -8,7 +8,7 @@ from gateway.console.rooms.audit import show_audit
 from gateway.console.rooms.dead_letters import list_dead_letters, requeue_many
 from gateway.console.rooms.login import show_login, sign_in, sign_out
 from gateway.console.rooms.now import show_now
-from gateway.console.rooms.proposals import answer_proposal
+from gateway.console.rooms.proposals import answer_proposal, list_proposals
 from gateway.console.rooms.records import list_records, show_body, show_record
 from gateway.console.rooms.routes import show_routes
 from gateway.console.rooms.verdicts import ask_upstream, give_verdict, show_verdict
@@ -42,6 +42,7 @@ def _routes(console: Console) -> list[web.RouteDef]:
         web.post(_CHANGE, opened(console, give_verdict)),
         web.get("/console/dead-letters", opened(console, list_dead_letters)),
         web.post("/console/dead-letters", opened(console, requeue_many)),
+        web.get("/console/proposals", opened(console, list_proposals)),
         web.get("/console/routes", opened(console, show_routes)),
         web.get("/console/audit", opened(console, show_audit)),
         web.get("/console/{rest:.*}", opened(console, _nothing)),

@@ -21,6 +21,15 @@ from gateway.operate.admin.guard import CALLER
 from gateway.operate.operations import Caller, Desk, Forbidden, Grounds, Operator, Wrong
 from gateway.ports import StoreUnavailable
 
+_ROOMS = (
+    ("now", "Now"),
+    ("dead-letters", "Dead letters"),
+    ("proposals", "Proposals"),
+    ("records", "Records"),
+    ("routes", "Routes"),
+    ("audit", "Audit"),
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -100,6 +109,23 @@ class Visit:
     def grounds(self, form: Form) -> Grounds:
         """Why, and where nothing else tells, as whom. Raises `Wrong`."""
         return Grounds(form.text("reason").strip(), None if self.named else form.text("actor").strip())
+
+    @property
+    def captures(self) -> Sequence[str]:
+        """The names of the values that some route captures."""
+        policies = [route.policy for route in self.console.config().routes if route.policy is not None]
+        return sorted({name for policy in policies if policy.reconcile is not None for name, _ in policy.reconcile.capture})
+
+    @property
+    def sees_values(self) -> bool:
+        """Whether captured values, targets and answer fields are for this visitor: where they are encrypted, not for all."""
+        return not self.console.config().encryption.answers or self.may(Action.SEE_BODY)
+
+    @property
+    def rooms(self) -> Sequence[tuple[str, str]]:
+        """The last parts of the rooms' addresses, and their names. Proposals there are only where some verdict needs a second person."""
+        second = self.console.config().admin.second_approval is not None
+        return [room for room in _ROOMS if second or room[0] != "proposals"]
 
     @property
     def csrf(self) -> str:

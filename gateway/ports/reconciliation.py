@@ -398,6 +398,10 @@ class Operations(Protocol):
         """Lines of the audit table with an id above `after`, in order."""
         ...
 
+    async def audited_last(self, after: int, before: int, limit: int) -> Sequence[AuditLine]:
+        """Lines of the audit table with an id above `after` and below `before`, the newest first."""
+        ...
+
     async def write_audit(self, key: RecordKey, record_id: UUID, audit: Audit) -> None:
         """Write a line about an action that changed nothing (an export)."""
         ...

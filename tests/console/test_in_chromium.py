@@ -180,7 +180,11 @@ async def test_a_large_verdict_needs_a_second_person(place: Place) -> None:
     assert "A verdict waits for a second person" in await one.text()
     assert await one.page.get_by_role("button", name="Confirm").count() == 0
     assert (await place.shop.pay(LARGE, amount=250_000)).status == 409
-    await two.record(LARGE)
+    await two.go("now")
+    await two.page.locator("a.tile", has_text="Proposals").click()
+    assert "INC-7: ch_6 at the provider" in await two.text()
+    await two.check()
+    await two.page.locator("main").get_by_role("link", name=LARGE).click()
     assert '{"id": "ch_6"}' in await two.text()
     await two.check()
     await two.fill("Reason", "INC-7: I see it, too")
@@ -294,7 +298,24 @@ async def test_many_are_queued_for_looks_at_once(place: Place) -> None:
     assert "0 queued for looks. 1 stayed" in await tab.text()
 
 
-ROOMS = ("now", "dead-letters", "records", "records?q=none&since=x", "routes", "audit", "nowhere")
+async def test_the_largest_come_first_where_a_value_is_money(place: Place) -> None:
+    """By a captured value that a person chooses; without it, the oldest."""
+    tab = await place.tab()
+    await tab.go("dead-letters")
+    await tab.page.get_by_label("Order").select_option("amount")
+    await tab.page.get_by_role("button", name="Show").click()
+    shown = [int(text) for text in await tab.page.locator('td[data-label="amount"]').all_text_contents()]
+    assert len(shown) > 1
+    assert shown == sorted(shown, reverse=True)
+    await tab.check()
+    await tab.page.get_by_text("Queue several for looks again").click()
+    await tab.fill("Reason", "INC-7: the provider is back")
+    await tab.click("Queue the chosen ones")
+    assert "Choose at least one" in await tab.text()
+    assert await tab.page.get_by_label("Order").input_value() == "amount"
+
+
+ROOMS = ("now", "dead-letters?order=amount", "proposals", "records", "records?q=none&since=x", "routes", "audit", "nowhere")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", WIDE), ("dark", NARROW)])

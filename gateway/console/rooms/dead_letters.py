@@ -1,6 +1,7 @@
-"""The queue of a person: dead letters, the oldest first, and giving many back to the reconciler at once."""
+"""The queue of a person: dead letters, the oldest or the largest first, and giving many back to the reconciler at once."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
@@ -8,8 +9,8 @@ from gateway.console.searching import read_search, told
 from gateway.console.visits import Visit, to
 from gateway.console.words import DONE
 from gateway.core.model import RecordKey
-from gateway.operate.operations import Done, Wrong, parse_record_id
-from gateway.ports.reconciliation import Page
+from gateway.operate.operations import AMOUNTS, Done, Wrong, parse_record_id
+from gateway.ports.reconciliation import Listed, Selection
 
 PAGE = 50
 _LIST = "/console/dead-letters"
@@ -34,19 +35,20 @@ async def requeue_many(visit: Visit) -> web.Response:
     done = 0
     for key, version in wanted:
         done += isinstance(await visit.desk.requeue(key, by, version=version), Done)
-    query = {"route": form.text("route")} if form.text("route") else {}
+    query = {name: value for name, value in (("route", form.text("route")), ("order", _capture(visit))) if value}
     return to(_LIST, **query, requeued=str(done), refused=str(len(wanted) - done))
 
 
 async def _page(visit: Visit, mistakes: dict[str, str], status: int, **values: object) -> web.Response:
     query = visit.request.query
     search = read_search(query, "dead_letter")
-    found = Page([], None)
+    queue, capture = _Queue([], None), _capture(visit)
     if not search.mistakes:
         try:
-            found = await visit.desk.select(search.selection, limit=PAGE, cursor=query.get("cursor") or None)
+            queue = await _queue(visit, search.selection, capture)
         except Wrong as wrong:
             search = replace(search, mistakes=told(wrong))
+    order = {"order": capture} if capture else {}
     known: dict[str, object] = {"given": {}, "checked": set()}
     return await visit.page(
         "dead_letters.html",
@@ -55,11 +57,39 @@ async def _page(visit: Visit, mistakes: dict[str, str], status: int, **values: o
         mistakes=mistakes,
         search=search,
         routes=visit.console.guarded(),
-        records=found.records,
-        following=search.address(_LIST, cursor=found.cursor) if found.cursor else None,
+        records=queue.records,
+        captures=visit.captures if visit.sees_values else (),
+        capture=capture,
+        partly=queue.partly,
+        looked_at=f"{AMOUNTS:,}",
+        address=search.address(_LIST, **order),
+        following=search.address(_LIST, cursor=queue.cursor) if queue.cursor else None,
         first=not query.get("cursor"),
         done=_told(visit),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A page of it. `partly`: there are more, and some of them may be larger."""
+
+    records: Sequence[Listed]
+    cursor: str | None
+    partly: bool = False
+
+
+async def _queue(visit: Visit, selection: Selection, capture: str) -> _Queue:
+    if capture:
+        records, whole = await visit.desk.by_amount(selection, capture, limit=PAGE)
+        return _Queue(records, None, partly=not whole)
+    page = await visit.desk.select(selection, limit=PAGE, cursor=visit.request.query.get("cursor") or None)
+    return _Queue(page.records, page.cursor)
+
+
+def _capture(visit: Visit) -> str:
+    """The captured value by which the largest come first; "" for the oldest first."""
+    given = visit.request.query.get("order", "")
+    return given if given in visit.captures and visit.sees_values else ""
 
 
 def _told(visit: Visit) -> str | None:

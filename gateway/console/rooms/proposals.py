@@ -1,57 +1,47 @@
-"""Verdicts that wait for a second person: what they are, and confirming or rejecting them."""
+"""Verdicts that wait for a second person: the list of them, and confirming or rejecting one."""
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 from uuid import UUID
 
 from aiohttp import web
 
-from gateway.console.answers import Answer, Preview, preview
 from gateway.console.rooms.records import key_of, record_page
 from gateway.console.searching import told
 from gateway.console.visits import Visit, to
+from gateway.console.waiting import own_of
 from gateway.console.words import TITLES
 from gateway.core.roles import Action
 from gateway.operate.operations import Conflict, Done, NotFound, TooEarly, Wrong, record_id_text
+from gateway.operate.operations.proposals import cursor_after, position_of
 from gateway.operate.operations.rules import Change
 from gateway.ports.approvals import Proposed as Waiting
 from gateway.ports.reconciliation import Shown
-from gateway.runtime.packing import unpack_body
 
 VERSION_MAX = 2**31 - 1
+PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """A proposal as a record's page shows it. `own`: the visitor has made it. `shows` is what a client would get."""
+class Line:
+    """A proposal as the list shows it. `own`: the visitor has made it."""
 
     waiting: Waiting
     title: str
     own: bool
-    shows: Preview | None
-
-    @property
-    def id(self) -> UUID:
-        return self.waiting.proposal.id
 
 
-async def waits(visit: Visit, shown: Shown) -> Waits | None:
-    """The record's proposal, if it has one."""
-    found = await visit.desk.proposal(shown.listed.key)
-    if found is None:
-        return None
-    response, shows = found.proposal.response, None
-    if response is not None:
-        try:
-            body = await unpack_body(response)
-        except ValueError:  # it cannot be unpacked: its length and digest are in the timeline
-            return _waits(visit, found, None)
-        shows = preview(Answer(response.status, response.headers, body), shown.listed, visit.console.policy(shown.listed.route_id))
-    return _waits(visit, found, shows)
-
-
-def _waits(visit: Visit, found: Waiting, shows: Preview | None) -> Waits:
-    own = visit.caller is not None and visit.caller.identity == found.proposal.identity
-    return Waits(found, TITLES[Change(found.proposal.change)], own, shows)
+async def list_proposals(visit: Visit) -> web.Response:
+    """All that wait, those first that have waited longest."""
+    cursor = visit.request.query.get("cursor") or None
+    found = await visit.desk.proposals(after=position_of(cursor), limit=PAGE)
+    following = cursor_after(found, PAGE)
+    return await visit.page(
+        "proposals.html",
+        proposals=[Line(one, TITLES[Change(one.proposal.change)], own_of(visit, one)) for one in found],
+        following=f"/console/proposals?{urlencode({'cursor': following})}" if following else None,
+        first=cursor is None,
+    )
 
 
 async def answer_proposal(visit: Visit) -> web.Response:

@@ -9,9 +9,9 @@ from gateway.console import concealing
 from gateway.console.searching import WAYS, read_search, told
 from gateway.console.timeline import timeline
 from gateway.console.visits import Visit, to
+from gateway.console.waiting import waits
 from gateway.console.words import CHOOSE, DONE, NEEDS, PATHS, TITLES, retry_now
 from gateway.core.model import RecordKey
-from gateway.core.roles import Action
 from gateway.operate.operations import NotFound, TooEarly, Wrong, record_id_text
 from gateway.operate.operations.rules import obstacle
 from gateway.ports.reconciliation import Page, Shown
@@ -78,8 +78,6 @@ async def show_body(visit: Visit) -> web.Response:
 
 async def record_page(visit: Visit, shown: Shown, status: int = 200, **values: object) -> web.Response:
     """The page of one record."""
-    from gateway.console.rooms.proposals import waits  # noqa: PLC0415 - which leads back here when it is refused
-
     policy = visit.console.policy(shown.listed.route_id)
     body = None if shown.response is None or shown.response.body is None else concealing.body(shown.response.body)
     word = visit.request.query.get("done")
@@ -96,7 +94,7 @@ async def record_page(visit: Visit, shown: Shown, status: int = 200, **values: o
         moments=timeline(shown),
         waits=await waits(visit, shown),
         changes=choices(visit, shown),
-        sealed=sealed(visit),
+        sealed=not visit.sees_values,
         body=body,
         done=done,
         asks=visit.console.asker.asks(shown.listed.route_id),
@@ -126,11 +124,6 @@ def choices(visit: Visit, shown: Shown) -> list[Choice]:
             needs = None if visit.may(NEEDS[change]) else visit.needed(NEEDS[change])
             found.append(Choice(path, TITLES[change], CHOOSE[change], until, needs))
     return found
-
-
-def sealed(visit: Visit) -> bool:
-    """Whether what was stored encrypted is kept from this visitor."""
-    return visit.console.config().encryption.answers and not visit.may(Action.SEE_BODY)
 
 
 async def key_of(visit: Visit) -> RecordKey:

@@ -170,7 +170,7 @@ def _proposal_paths() -> Json:
 
 
 def _audit_paths() -> Json:
-    after = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "default": 0}
+    line = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
     exported = {
         "description": "One record a line: as `Record`, or with `bodies` as `RecordShown`. One that is cut is not whole.",
         "content": {"application/jsonl": {"schema": {"type": "string"}}},
@@ -180,10 +180,19 @@ def _audit_paths() -> Json:
             "get": _operation(
                 "listAudit",
                 "audit",
-                "Who did what, when and why, in order",
+                "Who did what, when and why, in order, or the newest first",
                 _json("AuditPage"),
                 (400,),
-                [_query("after", after, "The `id` of the last line that was seen."), _limit()],
+                [
+                    _query("after", {**line, "default": 0}, "Only lines with an `id` above this: that of the last one that was seen."),
+                    _query("newest", {"type": "boolean"}, "The newest first; so it is with `before`, too."),
+                    _query(
+                        "before",
+                        {**line, "minimum": 1},
+                        "Only lines with an `id` below this: that of the last one that was seen, where the newest come first.",
+                    ),
+                    _limit(),
+                ],
             )
         },
         "/admin/v1/export": {

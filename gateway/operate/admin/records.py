@@ -14,6 +14,7 @@ from gateway.operate.admin.inputs import Query, answer_of, read_document
 from gateway.operate.admin.openapi import PAGE, document
 from gateway.operate.admin.responses import answer
 from gateway.operate.operations import (
+    LINE_MAX,
     PAGE_MAX,
     Desk,
     NotFound,
@@ -25,7 +26,6 @@ from gateway.operate.operations import (
 )
 from gateway.ports.reconciliation import Selection
 
-LINE_MAX = 2**63 - 1
 _SELECTION = ("state", "route", "scope", "key", "scope_id", "request_id", "key_digest", "since", "until")
 _GROUNDS = ("reason", "actor")
 _ANSWER = ("status", "headers", "body", "body_base64")
@@ -98,9 +98,13 @@ async def _show(desk: Desk, request: web.Request) -> web.Response:
 
 
 async def _audit(desk: Desk, request: web.Request) -> web.Response:
-    query = Query(request, ("after", "limit"))
-    after, limit = query.number("after", 0, LINE_MAX), query.number("limit", 1, PAGE_MAX)
-    lines = await desk.audit(after=after or 0, limit=limit or PAGE)
+    query = Query(request, ("after", "before", "newest", "limit"))
+    after, before = query.number("after", 0, LINE_MAX), query.number("before", 1, LINE_MAX)
+    limit = query.number("limit", 1, PAGE_MAX) or PAGE
+    if query.flag("newest") or before is not None:
+        lines = await desk.audit_last(after=after or 0, before=before or LINE_MAX, limit=limit)
+    else:
+        lines = await desk.audit(after=after or 0, limit=limit)
     return answer({"lines": [audit_json(line) for line in lines]})
 
 

@@ -1,6 +1,5 @@
 """The operators' API, of verdicts: their preview, those that wait for a second person, looks at once, many dead letters together."""
 
-import datetime as dt
 from base64 import b64encode
 from functools import partial
 from uuid import UUID
@@ -11,7 +10,8 @@ from gateway.operate.admin.changes import VERSION_MAX, changed_by, key_of, not_f
 from gateway.operate.admin.handlers import at_desk
 from gateway.operate.admin.inputs import Document, Query, answer_of, read_document
 from gateway.operate.admin.responses import answer, problem
-from gateway.operate.operations import PAGE_MAX, Desk, NotFound, Operator, Wrong, listed_json, read_instant, waiting_json
+from gateway.operate.operations import PAGE_MAX, Desk, NotFound, Operator, Wrong, listed_json, waiting_json
+from gateway.operate.operations.proposals import cursor_after, position_of
 from gateway.ports.reconciliation import Selection
 
 _GROUNDS = ("reason", "actor")
@@ -78,19 +78,8 @@ def _id_of(given: Document) -> UUID:
 async def _proposals(desk: Desk, request: web.Request) -> web.Response:
     query = Query(request, ("limit", "cursor"))
     limit = query.number("limit", 1, PAGE_MAX) or _PAGE
-    found = await desk.proposals(after=_position(query.text("cursor")), limit=limit)
-    cursor = f"{found[-1].at.isoformat().replace('+00:00', 'Z')}_{found[-1].proposal.id}" if len(found) == limit else None
-    return answer({"proposals": [waiting_json(waiting) for waiting in found], "cursor": cursor})
-
-
-def _position(cursor: str | None) -> tuple[dt.datetime, UUID] | None:
-    if cursor is None:
-        return None
-    at, _, proposal = cursor.partition("_")
-    try:
-        return read_instant(at), UUID(proposal)
-    except ValueError:
-        raise Wrong("cursor", "this is no cursor: take it from the page before") from None
+    found = await desk.proposals(after=position_of(query.text("cursor")), limit=limit)
+    return answer({"proposals": [waiting_json(waiting) for waiting in found], "cursor": cursor_after(found, limit)})
 
 
 async def _by_amount(desk: Desk, request: web.Request) -> web.Response:

@@ -24,14 +24,16 @@ def audit() -> None:
 @config_option()
 @token_option
 @click.option("--after", metavar="LINE", type=click.IntRange(0, 2**63 - 1), default=0, help="Only lines after this one.")
+@click.option("--newest", is_flag=True, help="The newest first.")
 @limit_option("lines")
 @json_option
-def list_audit(config: Path, after: int, limit: int, as_json: bool) -> None:
+def list_audit(config: Path, after: int, limit: int, newest: bool, as_json: bool) -> None:
     """List who did what, when and why, in order.
 
     \b
       idempotency-gateway audit list --config gateway.yaml --after 1200 --json
+      idempotency-gateway audit list --config gateway.yaml --newest --limit 20
     """
     from gateway.operate.commands import work
 
-    work.audit(config, after, limit, as_json=as_json)
+    work.audit(config, after, limit, newest=newest, as_json=as_json)

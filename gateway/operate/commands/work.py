@@ -15,6 +15,7 @@ from gateway.operate.commands.acting import Wanted, change, collect, echo_json, 
 from gateway.operate.commands.shared import FAILURE, fail
 from gateway.operate.commands.tables import audit_table, body_text, shown_text, table
 from gateway.operate.operations import (
+    LINE_MAX,
     PAGE_MAX,
     Changed,
     Desk,
@@ -168,11 +169,15 @@ def export(config: Path, selection: Selection, grounds: Grounds, *, bodies: bool
     click.echo(f"OK: {count} record{'' if count == 1 else 's'}", err=True)
 
 
-def audit(config: Path, after: int, limit: int, *, as_json: bool) -> None:
+def audit(config: Path, after: int, limit: int, *, newest: bool, as_json: bool) -> None:
     async def work(desk: Desk) -> list[AuditLine]:
         found: list[AuditLine] = []
         while len(found) < limit:
-            page = await desk.audit(after=found[-1].id if found else after, limit=min(PAGE_MAX, limit - len(found)))
+            wanted = min(PAGE_MAX, limit - len(found))
+            if newest:
+                page = await desk.audit_last(after=after, before=found[-1].id if found else LINE_MAX, limit=wanted)
+            else:
+                page = await desk.audit(after=found[-1].id if found else after, limit=wanted)
             if not page:
                 break
             found += page

@@ -4,13 +4,15 @@ from gateway.operate.operations.bodies import never_stored
 from gateway.operate.operations.callers import ANYBODY, Caller, Forbidden, Grounds
 from gateway.operate.operations.desk import Desk
 from gateway.operate.operations.ids import parse_record_id, record_id_text, short_id_text
-from gateway.operate.operations.inputs import PAGE_MAX, STATES, By, Wrong, read_instant
+from gateway.operate.operations.inputs import AMOUNTS, LINE_MAX, PAGE_MAX, STATES, By, Wrong, read_instant
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
 from gateway.operate.operations.service import Operator
 from gateway.operate.operations.views import audit_json, changed_json, listed_json, page_json, proposal_json, shown_json, waiting_json
 
 __all__ = [
+    "AMOUNTS",
     "ANYBODY",
+    "LINE_MAX",
     "PAGE_MAX",
     "STATES",
     "By",

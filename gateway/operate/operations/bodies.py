@@ -2,21 +2,24 @@
 
 import hashlib
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from gateway.core.dialect import mark_replay
+from gateway.core.cors import expose
+from gateway.core.dialect import conflict_answer, mark_replay, render
 from gateway.core.headers import to_client, to_store
 from gateway.core.model import Headers, StoredResponse
 from gateway.core.packing import PLAIN
-from gateway.core.policy import Policy
+from gateway.core.policy import Dialect, Policy
+from gateway.core.status_headers import EXPIRES, MARKS, STATUS, Mark, exposed
 from gateway.core.upstream_answer import phrase
 from gateway.operate.operations.inputs import Wrong
-from gateway.ports.reconciliation import Shown
+from gateway.ports.reconciliation import Listed, Shown
 from gateway.runtime.packing import pack_response, unpack_body
 
 HEADERS_MAX = 64 * 1024
 """Bytes of an answer's header fields, at most."""
 
+_OF_THE_RETRY = "(of the retry)"
 _BODILESS = frozenset({204, 205, 304})
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
@@ -50,24 +53,49 @@ async def answer(status: int, headers: Headers, body: bytes) -> StoredResponse:
     return await pack_response(plain)
 
 
-class _Placeholders(dict[str, str]):
-    """Values of a request that nobody has sent yet: each placeholder stands for itself."""
-
-    def __missing__(self, name: str) -> str:
-        return f"{{{name}}}"
-
-
-def preview(policy: Policy | None, status: int, headers: Headers, body: bytes) -> bytes:
-    """What a client's retry gets for an answer, as it goes out in HTTP/1.1, but for the date and what the connection asks for. What a
-    dialect takes from the request stands as its placeholder.
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An answer as it goes out in HTTP/1.1, but for the date and what the connection asks for. `head`: the status line and a line for each
+    field, without line ends.
     """
-    fields = to_store(to_client(headers))
-    if policy is not None:
-        fields = mark_replay(fields, policy.dialect, _Placeholders())
+
+    head: tuple[bytes, ...]
+    body: bytes
+
+    @property
+    def packed(self) -> bytes:
+        return b"\r\n".join((*self.head, b"", self.body))
+
+
+def preview(listed: Listed, policy: Policy | None, status: int, headers: Headers, body: bytes) -> Message:
+    """What a client's retry gets for an answer, in the route's dialect. What each exchange has of its own stands as `(of the retry)`."""
+    dialect = Dialect() if policy is None else policy.dialect
+    values = {
+        "key": listed.key.key,
+        "original_request": listed.request_id,
+        "original_status": str(status),
+        **dict.fromkeys(("request_id", "date", "expires"), _OF_THE_RETRY),
+    }
+    conflict = conflict_answer(dialect, status, body)
+    if conflict is None:
+        fields = mark_replay(to_store(to_client(headers)), dialect, values)
+    else:
+        template, stored = conflict
+        status, fields, body = render(template, {**values, **stored})
+    lines = [b"HTTP/1.1 %d %b" % (status, phrase(status)), *(b"%b: %b" % field for field in _marked(fields, policy))]
     if status not in _BODILESS:
-        fields += ((b"Content-Length", b"%d" % len(body)),)
-    lines = b"".join(b"%b: %b\r\n" % field for field in fields)
-    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, phrase(status), lines, body)
+        lines.append(b"Content-Length: %d" % len(body))
+    return Message(tuple(lines), body)
+
+
+def _marked(headers: Headers, policy: Policy | None) -> Headers:
+    """With what the route tells its clients of their keys, and browsers."""
+    if policy is None:
+        return headers
+    if policy.status_fields:
+        headers = tuple([field for field in headers if field[0].lower() not in MARKS])
+        headers += ((STATUS, Mark.REPLAYED.value.encode()), (EXPIRES, _OF_THE_RETRY.encode()))
+    return expose(headers, exposed(policy)) if policy.expose_headers else headers
 
 
 async def unpacked(shown: Shown) -> Shown:

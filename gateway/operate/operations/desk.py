@@ -8,7 +8,7 @@ from uuid import UUID
 from gateway.core.model import Headers, RecordKey
 from gateway.core.roles import Action
 from gateway.operate.operations.callers import Caller, Grounds
-from gateway.operate.operations.inputs import PAGE_MAX
+from gateway.operate.operations.inputs import LINE_MAX, PAGE_MAX
 from gateway.operate.operations.outcomes import Changed, NotFound
 from gateway.operate.operations.service import Operator
 from gateway.operate.operations.views import Json
@@ -144,6 +144,11 @@ class Desk:
         """As `Operator.audit`."""
         self.caller.check(Action.SEE)
         return await self._operator.audit(after=after, limit=limit)
+
+    async def audit_last(self, *, after: int = 0, before: int = LINE_MAX, limit: int = 100) -> Sequence[AuditLine]:
+        """As `Operator.audit_last`."""
+        self.caller.check(Action.SEE)
+        return await self._operator.audit_last(after=after, before=before, limit=limit)
 
     def export(self, selection: Selection, grounds: Grounds, *, bodies: bool = False) -> AsyncIterator[Json]:
         """As `Operator.export`."""

@@ -14,6 +14,11 @@ STATES = (*[status.value for status in Status], "dead_letter")
 """What `Selection.state` may be."""
 
 PAGE_MAX = 1000
+AMOUNTS = 5000
+"""How many dead letters are looked at for the largest amounts."""
+
+LINE_MAX = 2**63 - 1
+"""The largest id that a line of the audit table can have."""
 """Records, or lines of the audit, in one page at most."""
 
 _KEY_DIGEST = re.compile(r"[0-9a-f]{16}", re.ASCII)

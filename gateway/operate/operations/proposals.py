@@ -1,10 +1,12 @@
 """A person's verdict, which may wait as a proposal for a second person, and what speaks against confirming one. Pure."""
 
+import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from gateway.core.model import RecordKey, StoredResponse
-from gateway.operate.operations.inputs import By
+from gateway.operate.operations.inputs import By, Wrong, read_instant
 from gateway.operate.operations.outcomes import Conflict
 from gateway.operate.operations.rules import Change
 from gateway.ports.approvals import Proposal
@@ -62,3 +64,19 @@ def not_to_approve(found: Waiting | None, proposal_id: UUID, by: By, now: Listed
     if found.stale or not found.proposal.fits(now):
         return Conflict(now, "The record has come further since this was proposed. Look at it again.")
     return None
+
+
+def cursor_after(found: Sequence[Waiting], limit: int) -> str | None:
+    """Where the next page of proposals begins; None behind the last one."""
+    return f"{found[-1].at.isoformat().replace('+00:00', 'Z')}_{found[-1].proposal.id}" if len(found) == limit else None
+
+
+def position_of(cursor: str | None) -> tuple[dt.datetime, UUID] | None:
+    """What `Operator.proposals` takes as `after`. Raises `Wrong`."""
+    if cursor is None:
+        return None
+    at, _, proposal = cursor.partition("_")
+    try:
+        return read_instant(at), UUID(proposal)
+    except ValueError:
+        raise Wrong("cursor", "this is no cursor: take it from the page before") from None

@@ -15,7 +15,7 @@ from gateway.core.reconcile.policy import Verdict
 from gateway.core.second_approval import SecondApproval, amount_of, needs_second
 from gateway.operate.operations.bodies import answer, check_answer, preview, unpacked
 from gateway.operate.operations.ids import parse_record_id, parse_short_id
-from gateway.operate.operations.inputs import PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
+from gateway.operate.operations.inputs import AMOUNTS, LINE_MAX, PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
 from gateway.operate.operations.proposals import GONE, Said, not_to_approve
 from gateway.operate.operations.rules import Change, obstacle
@@ -37,9 +37,6 @@ from gateway.ports.reconciliation import (
     Selection,
     Shown,
 )
-
-AMOUNTS = 5000
-"""How many dead letters are looked at for the largest amounts."""
 
 PROPOSAL_LASTS = 7 * 24 * 3600.0
 """Seconds for which a proposal waits."""
@@ -307,7 +304,9 @@ class Operator:
         """What the retry would get if the record were completed with this answer (`bodies.preview`). Changes nothing."""
         check_answer(status, headers, body)
         shown = await self._look(key)
-        return NotFound() if shown is None else preview(self._policies().get(shown.listed.route_id), status, headers, body)
+        if shown is None:
+            return NotFound()
+        return preview(shown.listed, self._policies().get(shown.listed.route_id), status, headers, body).packed
 
     async def look_now(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
         """Have the next look of an unknown record made at once. `Conflict` for a dead letter (requeue it), and if nothing could look."""
@@ -359,6 +358,11 @@ class Operator:
         """Lines of the audit table with ids above `after`, in order."""
         check_limit(limit)
         return await self._operations.audited(after, limit)
+
+    async def audit_last(self, *, after: int = 0, before: int = LINE_MAX, limit: int = 100) -> Sequence[AuditLine]:
+        """Lines of the audit table with ids above `after` and below `before`, the newest first."""
+        check_limit(limit)
+        return await self._operations.audited_last(after, before, limit)
 
     async def export(self, selection: Selection, by: By, *, bodies: bool = False) -> AsyncIterator[Json]:
         """All records of a selection, ready for JSON lines: as lists show them, or whole with history and body

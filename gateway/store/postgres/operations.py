@@ -94,6 +94,11 @@ class PostgresOperations:
         rows = await self.in_turn(lambda lane: lane.fetch(QUERIES["audited"], after, limit))
         return [_audit_line(row) for row in rows]
 
+    async def audited_last(self, after: int, before: int, limit: int) -> Sequence[AuditLine]:
+        """As `Operations.audited_last`."""
+        rows = await self.in_turn(lambda lane: lane.fetch(QUERIES["audited_last"], after, before, limit))
+        return [_audit_line(row) for row in rows]
+
     async def write_audit(self, key: RecordKey, record_id: UUID, audit: Audit) -> None:
         """As `Operations.write_audit`."""
         arguments = (key.scope_id, key.key, record_id, audit.actor, audit.action, audit.reason, _json(audit.detail))

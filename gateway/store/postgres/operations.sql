@@ -378,6 +378,14 @@ WHERE number IN (
 SELECT id, at, actor, action, reason, scope_id, idempotency_key, record_id, detail FROM gateway_audit WHERE id > $1 ORDER BY id LIMIT $2
 
 
+-- name: audited_last
+SELECT id, at, actor, action, reason, scope_id, idempotency_key, record_id, detail
+FROM gateway_audit
+WHERE id > $1 AND id < $2
+ORDER BY id DESC
+LIMIT $3
+
+
 -- name: write_audit
 INSERT INTO gateway_audit (scope_id, idempotency_key, record_id, actor, action, reason, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb)

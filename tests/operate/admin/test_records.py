@@ -212,6 +212,7 @@ WRONG_QUERIES = [
     ("dead-letters", "state=unknown", "state"),
     ("audit", "after=-1", "after"),
     ("audit", f"after={2**63}", "after"),
+    ("audit", "before=0", "before"),
     ("export", "reason=r", "actor"),
     ("export", "actor=a&reason=%20", "reason"),
     ("export", "actor=a&reason=r&bodies=1", "bodies"),
@@ -339,12 +340,15 @@ async def test_an_export_of_nothing_is_empty(api: aiohttp.ClientSession) -> None
 
 
 async def test_the_audit_is_read_on_from_a_line(api: aiohttp.ClientSession, house: House) -> None:
-    """In order, after the last line that was seen."""
+    """In order, after the last line that was seen; or the newest first, before it."""
     for key in ("a", "b", "c"):
         await get(api, f"records/{await house.completed(key)}", body="true", **GROUNDS)
     first = (await get(api, "audit", limit="2"))["lines"]
     rest = (await get(api, "audit", after=str(first[-1]["line"])))["lines"]
     assert [line["key"] for line in (*first, *rest)] == ["a", "b", "c"]
+    newest = (await get(api, "audit", newest="true", limit="2"))["lines"]
+    older = (await get(api, "audit", before=str(newest[-1]["line"])))["lines"]
+    assert [line["key"] for line in (*newest, *older)] == ["c", "b", "a"]
 
 
 async def test_without_an_operator_records_are_503() -> None:

@@ -167,6 +167,8 @@ def test_a_body_is_shown_for_a_reason(desk: Desk) -> None:
     assert (line["action"], line["id"], line["actor"]) == ("show_body", name, "ada")
     assert "show_body" in desk.run("audit", "list").out
     assert desk.json("audit", "list", "--after", str(line["line"])) == {"lines": []}
+    assert desk.json("audit", "list", "--newest") == {"lines": [line]}
+    assert desk.json("audit", "list", "--newest", "--after", str(line["line"])) == {"lines": []}
 
 
 def test_a_dead_letter_is_resolved_as_completed(desk: Desk) -> None:

@@ -295,6 +295,7 @@ async def test_a_preview_is_what_a_retry_gets(house: House) -> None:
         b"HTTP/1.1 201 Created",
         b"Content-Type: application/json",
         b"Idempotent-Replayed: true",
+        b"Original-Request: request-k",
         b"Content-Length: 2",
     ]
     assert body == b"{}"
