@@ -1,8 +1,7 @@
 """The console: pages on the admin listener for the person who has to decide. It knows the operators' service and no driver."""
 
-from gateway.console.asking import Asker
 from gateway.console.figures import Meter
 from gateway.console.mount import mount
 from gateway.console.visits import Console
 
-__all__ = ["Asker", "Console", "Meter", "mount"]
+__all__ = ["Console", "Meter", "mount"]

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from gateway.config import Config
-from gateway.console.asking import Asker
 from gateway.console.figures import Meter
 from gateway.console.forms import Form, read_form
 from gateway.console.rendering import go, page
@@ -40,7 +39,6 @@ class Console:
     config: Callable[[], Config]
     entrance: Entrance
     operator: Operator | None
-    asker: Asker
     readiness: Callable[[], Awaitable[Mapping[str, str | None]]]
     metrics: Callable[[str], tuple[bytes, str]]
     meter: Meter
@@ -57,6 +55,10 @@ class Console:
     def guarded(self) -> Sequence[str]:
         """The ids of the guarded routes."""
         return sorted(route.id for route in self.config().routes if route.policy is not None)
+
+    def asks(self, route_id: str) -> bool:
+        """Whether a person can have the upstream asked about a record of this route."""
+        return self.operator is not None and self.operator.asks(route_id)
 
     @staticmethod
     def now() -> dt.datetime:

@@ -1,9 +1,11 @@
 """The console in a real browser, in front of a real gateway: what a person sees, does, and is kept from."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
@@ -109,6 +111,23 @@ async def test_the_upstreams_answer_fills_the_verdict_in(place: Place) -> None:
     assert (answer.status, answer.field("idempotent-replayed")) == (201, b"true")
     assert json.loads(answer.body) == place.shop.bank.charges["lost-charge-1"]
     assert place.shop.upstream.runs_of(b'"lost-charge-1"') == 1
+
+
+async def test_the_api_asks_the_upstream_as_the_page_does(place: Place) -> None:
+    """The verdict, and what the rules make of the answer; nothing changes, and the audit says who has asked."""
+    headers = {"Authorization": f"Bearer {place.shop.tokens['operator']}"}
+    async with aiohttp.ClientSession(f"{place.shop.address}/admin/v1/", headers=headers) as api:
+        async with api.get("records", params={"key": "order-1"}) as response:
+            (before,) = (await response.json())["records"]
+        async with api.post(f"records/{before['id']}/ask", json={"reason": "INC-9: is it there?"}) as response:
+            asked = await response.json()
+        assert (response.status, asked["verdict"], asked["answer"]["status"]) == (200, "executed", 201)
+        assert json.loads(base64.b64decode(asked["answer"]["body_base64"])) == place.shop.bank.charges["order-1"]
+        async with api.get("records", params={"key": "order-1"}) as response:
+            assert (await response.json())["records"] == [before]
+        async with api.get("audit", params={"newest": "true", "limit": "1"}) as response:
+            (line,) = (await response.json())["lines"]
+    assert (line["actor"], line["action"], line["reason"], line["id"]) == ("ana", "ask", "INC-9: is it there?", before["id"])
 
 
 async def test_what_the_upstream_does_not_know_runs_with_the_next_retry(place: Place) -> None:

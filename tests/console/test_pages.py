@@ -8,7 +8,6 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from gateway.background.probe import Finding
 from gateway.config import Admin, Config, OidcSettings, PostgresSettings, TcpListener
 from gateway.console import Console, Meter, mount
 from gateway.core.policy import Route
@@ -16,20 +15,9 @@ from gateway.core.roles import Role
 from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
 from gateway.operate.operations import Operator
 from gateway.ports import StoreUnavailable
-from gateway.ports.reconciliation import Shown
 from gateway.store.postgres import PostgresStore
 from tests.operate.admin.house import House, silent_ports
 from tests.operate.admin.provider import CLIENT, providing
-
-
-class NoAsker:
-    """No route has a lookup."""
-
-    def asks(self, _: str) -> bool:
-        return False
-
-    async def ask(self, _: Shown) -> Finding | None:
-        return None
 
 
 @pytest.fixture
@@ -48,7 +36,7 @@ async def browsing(
     config = Config(postgres=PostgresSettings(house.dsn), upstreams={}, routes=routes, name="house")
     ports, entrance = silent_ports(operator), Entrance.fixed(token) if admin is None else Entrance(lambda: Settings.of(admin))
     app = make_admin(ports, entrance=entrance)
-    mount(app, Console(lambda: config, entrance, operator, NoAsker(), ports.readiness, ports.metrics, Meter(lambda: 0.0)))
+    mount(app, Console(lambda: config, entrance, operator, ports.readiness, ports.metrics, Meter(lambda: 0.0)))
     runner = await start_admin(TcpListener("127.0.0.1", 0), app)
     host, port = runner.addresses[0][:2]
     try:

@@ -97,7 +97,7 @@ async def record_page(visit: Visit, shown: Shown, status: int = 200, **values: o
         sealed=not visit.sees_values,
         body=body,
         done=done,
-        asks=visit.console.asker.asks(shown.listed.route_id),
+        asks=visit.console.asks(shown.listed.route_id),
     )
 
 

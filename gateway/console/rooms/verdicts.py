@@ -55,8 +55,8 @@ async def ask_upstream(visit: Visit) -> web.Response:
     """The form of the verdict *executed*, filled in with what the upstream says now, if that is what it says."""
     visit.desk.caller.check(Action.LOOK)
     shown = await _shown(visit, await key_of(visit))
-    await visit.desk.asked(shown, Grounds("asked the upstream, to see what it says", None if visit.named else "console"))
-    draft = _Draft(shown.listed.version, asked=await visit.console.asker.ask(shown))
+    grounds = Grounds("asked the upstream, to see what it says", None if visit.named else "console")
+    draft = _Draft(shown.listed.version, asked=await visit.desk.ask(shown, grounds))
     built = None if draft.asked is None else draft.asked.answer
     given = None if built is None else Given.from_response(built)
     if given is not None:
@@ -171,7 +171,7 @@ async def _form(visit: Visit, change: Change, shown: Shown, draft: _Draft, statu
         stale=shown.listed.version != draft.version,
         faster=_faster(shown),
         may=against is None,
-        asks=visit.console.asker.asks(shown.listed.route_id),
+        asks=visit.console.asks(shown.listed.route_id),
         found=None if asked is None or asked.found is None else concealing.body(asked.found.body),
     )
 

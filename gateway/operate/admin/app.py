@@ -44,6 +44,7 @@ POST   /admin/v1/records/{id}/resolve          say what became of an unknown one
 POST   /admin/v1/records/{id}/release          let the next retry run it
 POST   /admin/v1/records/{id}/preview          what the retry would get for an answer
 POST   /admin/v1/records/{id}/look-now         have the next look made at once
+POST   /admin/v1/records/{id}/ask              what the upstream says now; nothing changes
 GET    /admin/v1/records/{id}/proposal         the verdict that waits for another user
 POST   /admin/v1/records/{id}/approve          confirm it
 POST   /admin/v1/records/{id}/reject           drop it

@@ -96,6 +96,10 @@ def _record_paths() -> Json:
             "parameters": [record],
             "post": _change("lookNow", "Have the next look of an unknown record made at once", "Grounds", Action.LOOK),
         },
+        "/admin/v1/records/{id}/ask": {
+            "parameters": [record],
+            "post": _ask(),
+        },
         "/admin/v1/records/{id}/preview": {
             "parameters": [record],
             "post": _preview(),
@@ -132,6 +136,18 @@ def _record_paths() -> Json:
             "post": _change("requeueDeadLetter", "Have the reconciler look at it again, from the beginning", "Grounds", Action.REQUEUE),
         },
     }
+
+
+def _ask() -> Json:
+    made = _operation(
+        "askUpstream",
+        "records",
+        "What the upstream says now, by the lookup of the record's route. Nothing changes but the audit table, which says who has asked",
+        _json("Asked"),
+        (400, 404, 409, 413, 415),
+        action=Action.LOOK,
+    )
+    return {**made, "requestBody": _body("Reasons")}
 
 
 def _preview() -> Json:

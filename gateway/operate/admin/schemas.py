@@ -3,6 +3,7 @@
 from typing import Any
 
 from gateway.core.policy import MAX_RETENTION
+from gateway.core.reconcile.policy import Verdict
 from gateway.core.roles import Role
 from gateway.operate.operations.inputs import ACTOR_MAX, REASON_MAX, STATES
 
@@ -268,6 +269,13 @@ SCHEMAS: Json = {
         {
             "records": {"type": "array", "items": {"$ref": "#/components/schemas/Record"}},
             "whole": {"type": "boolean", "description": "Whether these are all that there are."},
+        }
+    ),
+    "Asked": _object(
+        {
+            "verdict": {"enum": [verdict.value for verdict in Verdict]},
+            "detail": {"type": "object", "description": "What was asked and what came back, as history has it of a look."},
+            "answer": {"anyOf": [_RESPONSE, {"type": "null"}], "description": "What the rules make of it, where they say *executed*."},
         }
     ),
     "Answer": _ANSWER,

@@ -6,11 +6,12 @@ from uuid import UUID
 
 from aiohttp import web
 
+from gateway.core.roles import Action
 from gateway.operate.admin.changes import VERSION_MAX, changed_by, key_of, not_found
 from gateway.operate.admin.handlers import at_desk
 from gateway.operate.admin.inputs import Document, Query, answer_of, read_document
 from gateway.operate.admin.responses import answer, problem
-from gateway.operate.operations import PAGE_MAX, Desk, NotFound, Operator, Wrong, listed_json, waiting_json
+from gateway.operate.operations import PAGE_MAX, Desk, NotFound, Operator, Wrong, asked_json, listed_json, waiting_json
 from gateway.operate.operations.proposals import cursor_after, position_of
 from gateway.ports.reconciliation import Selection
 
@@ -26,6 +27,7 @@ def verdict_routes(operator: Operator | None) -> list[web.RouteDef]:
     return [
         web.post(f"{record}/preview", bound(_preview)),
         web.post(f"{record}/look-now", bound(_look_now)),
+        web.post(f"{record}/ask", bound(_ask)),
         web.get(f"{record}/proposal", bound(_proposal)),
         web.post(f"{record}/approve", bound(_approve)),
         web.post(f"{record}/reject", bound(_reject)),
@@ -47,6 +49,20 @@ async def _look_now(desk: Desk, request: web.Request) -> web.Response:
     given = await read_document(request, (*_GROUNDS, "version"))
     grounds, version = given.grounds(), given.number("version", 1, VERSION_MAX)
     return await changed_by(desk, request, lambda key: desk.look_now(key, grounds, version=version))
+
+
+async def _ask(desk: Desk, request: web.Request) -> web.Response:
+    given = await read_document(request, _GROUNDS)
+    grounds = given.grounds()
+    desk.caller.check(Action.LOOK)
+    key = await key_of(desk, request)
+    shown = NotFound() if key is None else await desk.show(key)
+    if isinstance(shown, NotFound):
+        return not_found()
+    found = await desk.ask(shown, grounds)
+    if found is None:
+        return problem(409, "The record's route has no `probe: lookup`, so nothing can be asked that changes nothing.")
+    return answer(asked_json(found))
 
 
 async def _proposal(desk: Desk, request: web.Request) -> web.Response:

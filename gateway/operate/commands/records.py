@@ -146,6 +146,22 @@ def release_record(config: Path, retention: float | None, **given: Any) -> None:
     work.release(config, wanted_of(given), retention, how_of(given))
 
 
+@records.command("ask")
+@config_option()
+@record_options
+@grounds_options
+@json_option
+def ask_upstream(config: Path, reason: str, actor: str | None, as_json: bool, **given: Any) -> None:
+    """Ask the upstream about one, by the lookup of its route, and show what it says. The record stays as it is.
+
+    \b
+      idempotency-gateway records ask --config gateway.yaml rec_k4tq2mzv7a --reason "INC-7: does the provider have it?"
+    """
+    from gateway.operate.commands import work
+
+    work.ask(config, wanted_of(given), grounds_of(reason, actor), as_json=as_json)
+
+
 @records.command("look-now")
 @config_option()
 @record_options

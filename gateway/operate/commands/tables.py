@@ -142,6 +142,13 @@ def shown_text(record: Mapping[str, Any]) -> str:
     return f"{pairs(facts)}\n\n{lines}"
 
 
+def asked_text(found: Mapping[str, Any]) -> str:
+    """What an upstream says of an operation."""
+    answer = found["answer"]
+    facts = {"verdict": found["verdict"], **_in_order(found["detail"]), **(_answer_facts(answer) if answer is not None else {})}
+    return pairs(facts)
+
+
 _FACTS = ("short_id", "id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")
 _INSTANTS = ("created_at", "unknown_since", "doubtful_until", "dead_lettered_at", "completed_at", "expires_at")
 _HISTORY = ("source", "what", "actor", "reason")

@@ -10,10 +10,11 @@ from typing import cast
 import click
 import orjson
 
+from gateway.background.probe import Finding
 from gateway.core.model import Headers, RecordKey
 from gateway.operate.commands.acting import Wanted, change, collect, echo_json, find, operate, tell_change, tell_page
 from gateway.operate.commands.shared import FAILURE, fail
-from gateway.operate.commands.tables import audit_table, body_text, shown_text, table
+from gateway.operate.commands.tables import asked_text, audit_table, body_text, shown_text, table
 from gateway.operate.operations import (
     LINE_MAX,
     PAGE_MAX,
@@ -21,6 +22,7 @@ from gateway.operate.operations import (
     Desk,
     Grounds,
     NotFound,
+    asked_json,
     audit_json,
     listed_json,
     never_stored,
@@ -134,6 +136,25 @@ def look_now(config: Path, wanted: Wanted, how: How) -> None:
         return await change(desk, wanted, "Have it looked at now?", act, ask=how.ask)
 
     tell_change(operate(config, work, changes=True), as_json=how.as_json)
+
+
+def ask(config: Path, wanted: Wanted, grounds: Grounds, *, as_json: bool) -> None:
+    async def work(desk: Desk) -> Finding | NotFound | None:
+        shown = await desk.show(await find(desk, wanted))
+        return shown if isinstance(shown, NotFound) else await desk.ask(shown, grounds)
+
+    found = operate(config, work)
+    if isinstance(found, NotFound):
+        fail("No such record.", FAILURE)
+    if found is None:
+        fail("Its route has no `probe: lookup`, so nothing can be asked that changes nothing.", FAILURE)
+    document = asked_json(found)
+    if as_json:
+        echo_json(document)
+        return
+    click.echo(asked_text(document))
+    if found.answer is not None:
+        click.echo(f"\n{body_text(found.answer.body)}")
 
 
 def requeue_all(config: Path, selection: Selection, limit: int, grounds: Grounds) -> None:

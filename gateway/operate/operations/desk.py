@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from gateway.background.probe import Finding
 from gateway.core.model import Headers, RecordKey
 from gateway.core.roles import Action
 from gateway.operate.operations.callers import Caller, Grounds
@@ -90,10 +91,10 @@ class Desk:
         self.caller.check(Action.REQUEUE)
         return await self._operator.requeue(key, self.caller.by(grounds), version=version)
 
-    async def asked(self, shown: Shown, grounds: Grounds) -> None:
-        """As `Operator.asked`."""
+    async def ask(self, shown: Shown, grounds: Grounds) -> Finding | None:
+        """As `Operator.ask`."""
         self.caller.check(Action.LOOK)
-        await self._operator.asked(shown, self.caller.by(grounds))
+        return await self._operator.ask(shown, self.caller.by(grounds))
 
     async def look_now(self, key: RecordKey, grounds: Grounds, *, version: int | None = None) -> Changed:
         """As `Operator.look_now`."""

@@ -9,10 +9,12 @@ from decimal import Decimal
 from typing import Protocol
 from uuid import UUID, uuid4
 
+from gateway.background.probe import Finding
 from gateway.core.model import Headers, RecordKey, Status
 from gateway.core.policy import DEFAULT_RETENTION, Policy
 from gateway.core.reconcile.policy import Verdict
 from gateway.core.second_approval import SecondApproval, amount_of, needs_second
+from gateway.operate.operations.asking import Asker
 from gateway.operate.operations.bodies import answer, check_answer, preview, unpacked
 from gateway.operate.operations.ids import parse_record_id, parse_short_id
 from gateway.operate.operations.inputs import AMOUNTS, LINE_MAX, PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
@@ -72,7 +74,7 @@ class Operator:
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
     `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it. `approvals` is where verdicts
     wait that need a second person, as `second` says at each of them. `seals`: whether what requests and answers say
-    is kept encrypted.
+    is kept encrypted. `asker` is None where no upstream can be asked.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Operator:
         approvals: Shared | None = None,
         second: Callable[[], SecondApproval | None] = lambda: None,
         seals: Callable[[], bool] = lambda: False,
+        asker: Asker | None = None,
     ) -> None:
         self._operations = operations
         self._reconciliation = reconciliation
@@ -96,6 +99,7 @@ class Operator:
         self._digest = digest
         self._approvals = approvals
         self._second = second
+        self._asker = asker
         self.seals = seals
 
     @property
@@ -296,9 +300,18 @@ class Operator:
 
         return await self._change(Change.REQUEUE, key, _audit(by, "requeue"), write, version)
 
-    async def asked(self, shown: Shown, by: By) -> None:
-        """Write down that a person has the upstream asked about a record. Nothing else comes of it."""
+    def asks(self, route_id: str) -> bool:
+        """Whether its upstream can be asked about a record."""
+        return self._asker is not None and self._asker.asks(route_id)
+
+    async def ask(self, shown: Shown, by: By) -> Finding | None:
+        """What the upstream says about a record now, by the rules of its route. None: its route has no lookup. That a person has asked is
+        written down before; nothing else comes of it.
+        """
+        if self._asker is None or not self._asker.asks(shown.listed.route_id):
+            return None
         await self._operations.write_audit(shown.listed.key, shown.listed.record_id, _audit(by, "ask", _was(shown.listed)))
+        return await self._asker.ask(shown)
 
     async def preview(self, key: RecordKey, *, status: int, headers: Headers = (), body: bytes = b"") -> bytes | NotFound:
         """What the retry would get if the record were completed with this answer (`bodies.preview`). Changes nothing."""

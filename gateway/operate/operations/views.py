@@ -4,6 +4,7 @@ import datetime as dt
 from base64 import b64encode
 from typing import assert_never
 
+from gateway.background.probe import Finding
 from gateway.core.model import Headers, StoredResponse
 from gateway.operate.operations.ids import record_id_text, short_id_text
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
@@ -165,6 +166,12 @@ def _response_json(response: StoredResponse) -> Json:
     if response.body is not None:
         document["body_base64"] = b64encode(response.body).decode()
     return document
+
+
+def asked_json(finding: Finding) -> Json:
+    """What an upstream says now of an operation, by the rules of its route. `answer` is what the rules make of it."""
+    answer = None if finding.answer is None else _response_json(finding.answer)
+    return {"verdict": finding.verdict.value, "detail": dict(finding.detail), "answer": answer}
 
 
 def _headers_json(headers: Headers) -> list[list[str]]:

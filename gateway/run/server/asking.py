@@ -1,4 +1,4 @@
-"""Trial looks for the console: a client of its own for each, which ends with it. So it works the same in a process that serves traffic
+"""Trial looks for people: a client of its own for each, which ends with it. So it works the same in a process that serves traffic
 and in a supervisor, which has no upstreams.
 """
 
@@ -14,7 +14,7 @@ from gateway.run.server.finding_out import host_of, make_probe, probed
 
 
 class UpstreamAsker:
-    """`gateway.console.Asker`, by the configuration in force."""
+    """`gateway.operate.operations.Asker`, by the configuration in force."""
 
     def __init__(self, config: Callable[[], Config], clock: Clock) -> None:
         self._config = config

@@ -36,6 +36,7 @@ from gateway.proxy.handler import Proxy
 from gateway.proxy.operations import Operations
 from gateway.proxy.routing import Edge, Routing, make_routing
 from gateway.run.server.accepting import guards_of, stored_refusal
+from gateway.run.server.asking import UpstreamAsker
 from gateway.run.server.claims import guarded, participants
 from gateway.run.server.expiry import expiries
 from gateway.run.server.finding_out import host_of, make_probes, make_sealer
@@ -387,6 +388,7 @@ def make_operator(
         approvals=authority.approvals,
         second=lambda: config().admin.second_approval,
         seals=lambda: config().encryption.answers,
+        asker=UpstreamAsker(config, SystemClock()),
     )
 
 

@@ -28,7 +28,6 @@ from gateway.observe.tracing import MissingTracing
 from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
 from gateway.principal import PrincipalError
 from gateway.proxy.routing import trusted
-from gateway.run.server.asking import UpstreamAsker
 from gateway.run.server.assembly import Gateway, assemble, make_limits
 from gateway.run.server.descriptors import affordable, raise_limit
 from gateway.run.server.listeners import Listeners, open_listeners
@@ -297,9 +296,8 @@ class Process:
         )
 
     def _console(self, gateway: Gateway, ports: AdminPorts, entrance: Entrance) -> Console:
-        clock = SystemClock()
-        asker, meter = UpstreamAsker(lambda: gateway.config, clock), Meter(clock.boottime)
-        return Console(lambda: gateway.config, entrance, gateway.operator, asker, ports.readiness, ports.metrics, meter)
+        meter = Meter(SystemClock().boottime)
+        return Console(lambda: gateway.config, entrance, gateway.operator, ports.readiness, ports.metrics, meter)
 
     def _ports(self, gateway: Gateway, reloading: Reloading) -> AdminPorts:
         async def readiness() -> Mapping[str, str | None]:

@@ -16,7 +16,6 @@ from gateway.console import Console, Meter, mount
 from gateway.observe import configure
 from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
 from gateway.operate.operations import Operator
-from gateway.run.server.asking import UpstreamAsker
 from gateway.run.server.handover import Snapshot
 from gateway.run.server.operating import operating
 from gateway.run.server.process import GRACE_SLACK
@@ -153,9 +152,8 @@ async def _run(started: _Started, workers: int, directory: Path, *, accept_scope
 
 
 def _console(source: _Configuration, entrance: Entrance, operator: Operator, ports: AdminPorts) -> Console:
-    clock = SystemClock()
-    asker, meter = UpstreamAsker(lambda: source.accepted.config, clock), Meter(clock.boottime)
-    return Console(lambda: source.accepted.config, entrance, operator, asker, ports.readiness, ports.metrics, meter)
+    meter = Meter(SystemClock().boottime)
+    return Console(lambda: source.accepted.config, entrance, operator, ports.readiness, ports.metrics, meter)
 
 
 def _environment() -> dict[str, str]:

@@ -339,6 +339,13 @@ async def test_an_export_of_nothing_is_empty(api: aiohttp.ClientSession) -> None
         assert (response.status, await response.text()) == (200, "")
 
 
+async def test_an_upstream_that_has_no_lookup_cannot_be_asked(api: aiohttp.ClientSession, house: House) -> None:
+    """And nothing is written down of it."""
+    await post(api, f"records/{await house.unknown('a', 'create-refund')}/ask", 409)
+    await post(api, "records/rec_zzzzzzzzzz/ask", 404)
+    assert (await get(api, "audit"))["lines"] == []
+
+
 async def test_the_audit_is_read_on_from_a_line(api: aiohttp.ClientSession, house: House) -> None:
     """In order, after the last line that was seen; or the newest first, before it."""
     for key in ("a", "b", "c"):

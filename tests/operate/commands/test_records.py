@@ -1,10 +1,12 @@
 """The operators' commands as processes, on a real Postgres and Redis: no gateway runs."""
 
 import asyncio
+import http.server
 import json
 import os
 import pty
 import subprocess
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -91,11 +93,60 @@ def desk(tmp_path: Path, database: str) -> Desk:
     return Desk(tmp_path, database)
 
 
+PLAIN = "  - {id: create-refund, path: /v1/refunds, upstream: payments, idempotency: {principal: none}}\n"
+LOOKUP = """\
+  - id: create-refund
+    path: /v1/refunds
+    upstream: payments
+    idempotency:
+      principal: none
+      reconcile:
+        probe: lookup
+        request: {method: GET, path: "/v1/refunds?key={key}"}
+        rules: [{when: [{pointer: /refunds, not_empty: true}], verdict: executed, answer: {status: 201, pointer: /refunds/0}}]
+"""
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    """Says of each key that it is there."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"refunds": [{"id": "re_1", "asked": self.path}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_the_upstream_is_asked_and_nothing_changes(desk: Desk) -> None:
+    """What it says, by the rules of the route; the audit table has who asked. Without a lookup nothing can be asked."""
+    (name,) = desk.make(("unknown", "a"))
+    refused = desk.run("records", "ask", name, *REASON, code=1)
+    assert "no `probe: lookup`" in refused.err
+    with http.server.HTTPServer(("127.0.0.1", 0), Provider) as provider:
+        threading.Thread(target=provider.serve_forever, daemon=True).start()
+        asking = CONFIG.replace("http://payments:8000", f"http://127.0.0.1:{provider.server_port}").replace(PLAIN, LOOKUP)
+        (desk.folder / "gateway.yaml").write_text(asking)
+        asked = desk.json("records", "ask", name, *REASON)
+        assert (asked["verdict"], asked["answer"]["status"]) == ("executed", 201)
+        shown = desk.run("records", "ask", name, *REASON).out
+        provider.shutdown()
+    assert "executed" in shown
+    assert '"asked":"/v1/refunds?key=a"' in shown.replace(" ", "")
+    assert [line["action"] for line in desk.json("audit", "list")["lines"]] == ["ask", "ask"]
+    assert desk.json("records", "show", name)["status"] == "unknown"
+
+
 COMMANDS = [
     ("records", "list"),
     ("records", "show"),
     ("records", "resolve"),
     ("records", "release"),
+    ("records", "ask"),
     ("records", "delete"),
     ("records", "export"),
     ("dead-letters", "list"),
