@@ -64,6 +64,12 @@ def anchor(request_id: str) -> Anchor:
     return Anchor(digest[:32], digest[32:])
 
 
+def told_to_upstream(field: bytes | None) -> Anchor | None:
+    """The span that an upstream was told as its parent; None if it was told none, or one that is not sampled."""
+    found = None if field is None else TRACE_PARENT.match(field)
+    return None if found is None or not int(found[3], 16) & _SAMPLED else Anchor(found[1].decode(), found[2].decode())
+
+
 def carry(headers: Headers, trace: Trace) -> Headers:
     """The fields with this trace in the place of the client's."""
     kept = [line for line in headers if len(line[0]) != len(_FIELD) or line[0].lower() != _FIELD]

@@ -28,6 +28,7 @@ from gateway.engine.intents import intent_of
 from gateway.engine.kept import KeptRequest, open_request
 from gateway.engine.promised import Commitment
 from gateway.engine.retrying import until_answered
+from gateway.engine.told import finished_attempt
 from gateway.plan import GuardPlan
 from gateway.ports import StoreUnavailable
 from gateway.ports.accepted import Acceptance, Parked, Promise, Taken
@@ -117,8 +118,8 @@ class AcceptedWork:
                 reply = await _within(patience, begun.reply)
         finally:  # also if the client has left
             if reply is None:
-                begun.reply.add_done_callback(_unheard)
-        return reply or _told(kept, Status.IN_PROGRESS)
+                begun.reply.add_done_callback(partial(self._unheard, kept, lease, 0.0))
+        return reply or _told(kept, lease, Status.IN_PROGRESS)
 
     async def _park(self, kept: KeptRequest, lease: Lease, promise: Promise) -> Reply:
         guard, store = kept.guard, self._deps.store
@@ -134,7 +135,7 @@ class AcceptedWork:
                 self._more.add(guard.route_id)
                 if self._free(guard) > 0:  # the last slot was freed meanwhile: nobody else wakes the look
                     self._wake.set()
-                return _told(kept, Status.PENDING)
+                return _told(kept, lease, Status.PENDING)
 
     async def _keep_promise(self, kept: KeptRequest, lease: Lease, promise: Promise, parked: Parked) -> None:
         """The client has a 202, and now the authority says that too many wait: no limit counts any more. A refusal whose reply
@@ -207,6 +208,13 @@ class AcceptedWork:
         attempt.reply.add_done_callback(lambda _: self._ended(guard))
         return attempt
 
+    def _unheard(self, kept: KeptRequest, lease: Lease, waited: float, reply: "asyncio.Future[Reply]") -> None:
+        """Its answer goes to nobody: give back what that holds, and tell of the attempt, since the end of no request does."""
+        answer = reply.result().answer
+        if isinstance(answer, Passed | Relayed | Replayed) and not isinstance(answer.body, bytes):
+            answer.body.close()
+        self._deps.observer.attempt_ended(finished_attempt(self._deps, kept, lease, waited, reply.result()))
+
     def _ended(self, guard: GuardPlan) -> None:
         self._running[guard.upstream_name] -= 1
         if guard.route_id in self._more:
@@ -277,7 +285,7 @@ class AcceptedWork:
         try:
             kept = open_request(taken, guard, deps.sealer)
             attempt = self._begin(kept, taken.lease, taken.lease.started + taken.left, taken.waited)
-            attempt.reply.add_done_callback(_unheard)
+            attempt.reply.add_done_callback(partial(self._unheard, kept, taken.lease, taken.waited))
         except Exception as error:
             deps.observer.background_failed(TASK, error)
             reason = UNSEALABLE if isinstance(error, Unsealable) else TASK
@@ -315,15 +323,8 @@ class AcceptedWork:
         return not self._writes
 
 
-def _told(kept: KeptRequest, status: Status) -> Reply:
-    return Reply(Label.ACCEPTED, Promised(kept.key, status, 1))
-
-
-def _unheard(reply: "asyncio.Future[Reply]") -> None:
-    """Give back what the body of an answer holds that goes to nobody."""
-    answer = reply.result().answer
-    if isinstance(answer, Passed | Relayed | Replayed) and not isinstance(answer.body, bytes):
-        answer.body.close()
+def _told(kept: KeptRequest, lease: Lease, status: Status) -> Reply:
+    return Reply(Label.ACCEPTED, Promised(kept.key, status, 1), attempt=lease.attempt)
 
 
 async def _within(seconds: float, reply: "asyncio.Future[Reply]") -> Reply | None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.core.model import StoredResponse
+from gateway.core.model import RecordKey, StoredResponse
 from gateway.engine.leases import LeaseKeeper
 from gateway.engine.meanings import Meanings, Unchanging
 from gateway.ports import Clock, Memory, Observer, Randomness, Recollection, Store
@@ -25,7 +25,8 @@ Offload = Callable[..., Awaitable[Any]]
 class Dependencies:
     """The ports, and what attempts share. `large` is held by whoever has a large answer in memory for its commit. `sealer` is there if some
     route may have to send a request again, `remembered` if the process remembers completed answers, `participation` if some
-    upstream may take part. `quotas` is there where a store counts them. `acceptance` and `abandoned` are for accepted work.
+    upstream may take part. `quotas` is there where a store counts them. `acceptance` and `abandoned` are for accepted work;
+    `digest` gives a key as logs show it.
     """
 
     store: Store
@@ -44,3 +45,4 @@ class Dependencies:
     acceptance: Acceptance | None = None
     abandoned: Callable[[], StoredResponse] | None = None
     quotas: Quotas | None = None
+    digest: Callable[[RecordKey], str] | None = None

@@ -12,7 +12,7 @@ import orjson
 from gateway.core.trace_context import TRACE_PARENT
 from gateway.observe.sink import CHUNK, open_sink
 from gateway.observe.timestamp import epoch_seconds, rfc3339
-from gateway.ports import FinishedRequest, WebhookExchange
+from gateway.ports import FinishedAttempt, FinishedRequest, WebhookExchange
 
 BUFFER_BYTES = 4 * 1024 * 1024
 _RETRY_SECONDS = 0.02
@@ -26,9 +26,8 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
 
     `pattern` is the path that its route takes. Of the head the line has the trace, and what the client calls itself (`user_agent`).
     """
-    upstream_seconds, scope, parent = request.upstream_seconds, request.scope, request.fields.first(b"traceparent")
-    told = None if parent is None else TRACE_PARENT.match(parent)
-    trace_id = request.trace.trace_id if request.trace is not None else None if told is None else told[1].decode()
+    upstream_seconds, scope = request.upstream_seconds, request.scope
+    trace_id = request.trace.trace_id if request.trace is not None else _trace_id(request.fields.first(b"traceparent"))
     fields = {
         "ts": rfc3339(epoch_seconds()),
         "level": "info",
@@ -60,6 +59,38 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
         agent = request.fields.first(b"user-agent")
         fields["user_agent"] = None if agent is None else agent[:_LONGEST_TEXT].decode("latin-1")
     return _line(fields)
+
+
+def attempt_line(attempt: FinishedAttempt, pattern: str | None = None) -> bytes:
+    """The log line of one attempt of accepted work that no request waited for, newline included. As `access_line`."""
+    upstream_seconds = attempt.upstream_seconds
+    fields = {
+        "ts": rfc3339(epoch_seconds()),
+        "level": "info",
+        "msg": "attempt",
+        "request_id": attempt.request_id[:_LONGEST_TEXT],
+        "route": attempt.route,
+        "decision": attempt.decision,
+        "method": attempt.method[:_LONGEST_TEXT],
+        "settlement": attempt.settlement,
+        "reason": attempt.reason,
+        "key": attempt.key_digest,
+        "attempt": attempt.attempt,
+        "waited_ms": int(attempt.waited * 1_000_000 + 0.5) / 1000,
+        "duration_ms": int(attempt.total_seconds * 1_000_000 + 0.5) / 1000,
+        "upstream_ms": None if upstream_seconds is None else int(upstream_seconds * 1_000_000 + 0.5) / 1000,
+        "upstream_status": attempt.upstream_status,
+        "path_pattern": pattern,
+        "scope_id": attempt.scope_id,
+        "record_id": str(attempt.record_id),
+        "trace_id": _trace_id(attempt.traceparent),
+    }
+    return _line(fields)
+
+
+def _trace_id(parent: bytes | None) -> str | None:
+    told = None if parent is None else TRACE_PARENT.match(parent)
+    return None if told is None else told[1].decode()
 
 
 def webhook_line(event: WebhookExchange) -> bytes:

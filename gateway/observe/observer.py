@@ -11,13 +11,22 @@ from gateway.core.model import Status
 from gateway.core.policy import Route
 from gateway.core.timeline import JUDGEMENTS
 from gateway.observe import sets, snapshot
-from gateway.observe.accesslog import AccessLog, access_line, webhook_line
+from gateway.observe.accesslog import AccessLog, access_line, attempt_line, webhook_line
 from gateway.observe.logs import describe
 from gateway.observe.metrics import Families, exposition, new_registry
 from gateway.observe.series import RouteSeries, StoreSeries
 from gateway.observe.timestamp import epoch_seconds
 from gateway.observe.tracing import Tracer
-from gateway.ports import Counts, FinishedRequest, RouteDoubt, RoutePending, StoreUnavailable, Swept, WebhookExchange
+from gateway.ports import (
+    Counts,
+    FinishedAttempt,
+    FinishedRequest,
+    RouteDoubt,
+    RoutePending,
+    StoreUnavailable,
+    Swept,
+    WebhookExchange,
+)
 
 FAILURE_LOG_SECONDS = 10.0
 
@@ -119,6 +128,11 @@ class MetricsObserver:
         """The upstream was asked what the attempt of this request did."""
         if self._tracer is not None:
             self._trace(self._tracer.look, route, request_id, verdict, seconds)
+
+    def resolved(self, route: str, request_id: str, change: str, seconds: float) -> None:
+        """A person has said what became of the attempt of this request."""
+        if self._tracer is not None:
+            self._trace(self._tracer.verdict, route, request_id, change, seconds)
 
     def malformed_request(self) -> None:
         """A client sent what is no well-formed HTTP, and was refused before it had a route."""
@@ -300,6 +314,13 @@ class MetricsObserver:
         durations = self._routes.get(route, self._other).accepted_wait
         durations.sum += seconds
         durations.counts[bisect_left(durations.bounds, seconds)] += 1
+
+    def attempt_ended(self, attempt: FinishedAttempt) -> None:
+        pattern = self._routes.get(attempt.route, self._other).pattern
+        if self._access_log is not None:
+            self._access_log.append(attempt_line(attempt, pattern))
+        if self._tracer is not None:
+            self._trace(self._tracer.attempt, attempt, pattern)
 
     def abandoned(self, route: str) -> None:
         self._routes.get(route, self._other).abandoned.inc()

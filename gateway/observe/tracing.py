@@ -7,12 +7,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway import __version__
-from gateway.core.trace_context import Anchor, Trace, anchor
-from gateway.ports import FinishedRequest, WebhookExchange
+from gateway.core.decision import Label
+from gateway.core.trace_context import Anchor, Trace, anchor, told_to_upstream
+from gateway.observe.logs import describe
+from gateway.ports import FinishedAttempt, FinishedRequest, WebhookExchange
 
 NEEDS_EXTRA = "`tracing` needs the `otel` extra: pip install 'idempotency-gateway[otel]'"
 _EXPORT_SECONDS = 2.0
@@ -28,7 +30,8 @@ class MissingTracing(Exception):
 
 
 class Tracer:
-    """Tells a collector at `endpoint` (OTLP over HTTP) of requests, looks and events. Belongs to the event loop's thread.
+    """Tells a collector at `endpoint` (OTLP over HTTP) of requests, accepted work, looks, events and verdicts. Belongs to the event loop's
+    thread.
 
     Raises `MissingTracing`.
     """
@@ -56,6 +59,7 @@ class Tracer:
         name = f"{method} {pattern}" if pattern else method
         server, own = self._context(trace.trace_id, trace.span_id), anchor(request.request_id)
         executed, sent = request.attempt is not None, request.upstream_started
+        promised = executed and request.decision is Label.ACCEPTED
 
         def instant(boottime: float) -> int:
             return end - int((request.started + request.total_seconds - boottime) * _NANO)
@@ -71,17 +75,55 @@ class Tracer:
         decided = end if sent is None else instant(sent)
         if request.store_seconds:
             self._emit("reserve", kind.INTERNAL, self._fresh(trace.trace_id), server, decided - int(request.store_seconds * _NANO), decided)
+        exchange = self._context(trace.trace_id, trace.exchange)
+        attempt = self._context(own.trace_id, own.span_id)
+        inside = server if own.trace_id == trace.trace_id else None
+        own_links = [Anchor(trace.trace_id, trace.span_id)]
+        if promised:
+            self._emit("accepted", kind.PRODUCER, exchange, server, decided, end, about)
+            self._emit("attempt", kind.INTERNAL, attempt, inside, decided, end, about, links=own_links)
         if sent is None:
             return
         came = decided + int((request.upstream_seconds or 0.0) * _NANO)
         answered = {} if request.upstream_status is None else {"http.response.status_code": request.upstream_status}
-        exchange = self._context(trace.trace_id, trace.exchange)
         self._emit("forward", kind.CLIENT, exchange, server, decided, came, answered, error=request.upstream_status is None)
         if executed:
             self._emit("settle", kind.INTERNAL, self._fresh(trace.trace_id), server, came, end)
-            attempt = self._context(own.trace_id, own.span_id)
-            inside = server if own.trace_id == trace.trace_id else None
-            self._emit("attempt", kind.INTERNAL, attempt, inside, decided, end, about, links=[Anchor(trace.trace_id, trace.span_id)])
+            self._emit("attempt", kind.INTERNAL, attempt, inside, decided, end, about, links=own_links)
+
+    def attempt(self, attempt: FinishedAttempt, pattern: str | None) -> None:
+        """The spans of accepted work that ran after its 202: below `accepted`, in the trace of the request that was accepted."""
+        parent = told_to_upstream(attempt.traceparent)
+        if parent is None:
+            return
+        end, kind = time.time_ns(), self._api.SpanKind
+        method = attempt.method if attempt.method.isascii() else "_OTHER"
+
+        def instant(boottime: float) -> int:
+            return end - int((attempt.started + attempt.total_seconds - boottime) * _NANO)
+
+        run = self._fresh(parent.trace_id)
+        accepted = self._context(parent.trace_id, parent.span_id, remote=True)
+        links = [anchor(attempt.request_id)]
+        self._emit(
+            f"run {method} {pattern or attempt.route}",
+            kind.CONSUMER,
+            run,
+            accepted,
+            instant(attempt.started),
+            end,
+            _about_attempt(attempt, method),
+            links=links,
+            error=attempt.settlement == "doubt",
+        )
+        sent = attempt.upstream_started
+        if sent is None:
+            return
+        came = instant(sent + (attempt.upstream_seconds or 0.0))
+        answered = {} if attempt.upstream_status is None else {"http.response.status_code": attempt.upstream_status}
+        forward = self._fresh(parent.trace_id)
+        self._emit("forward", kind.CLIENT, forward, run, instant(sent), came, answered, error=attempt.upstream_status is None)
+        self._emit("settle", kind.INTERNAL, self._fresh(parent.trace_id), run, came, end)
 
     def look(self, route: str, request_id: str, verdict: str, seconds: float) -> None:
         """A look at what an attempt in doubt did, beside that attempt."""
@@ -92,6 +134,10 @@ class Tracer:
         if event.request_id is not None:
             about = {"idempotency.route": event.route, "idempotency.result": event.result, "http.response.status_code": event.status}
             self._beside(f"webhook {event.route}", event.request_id, event.total_seconds, about)
+
+    def verdict(self, route: str, request_id: str, change: str, seconds: float) -> None:
+        """A person's verdict about an attempt, beside it. Who it was stands in the audit table."""
+        self._beside(f"verdict {route}", request_id, seconds, {"idempotency.route": route, "idempotency.verdict": change})
 
     def close(self) -> None:
         """Export what is left, for a few seconds at most."""
@@ -141,6 +187,26 @@ class Tracer:
         self._processor.on_end(span)
 
 
+def tracer_of(endpoint: str, service: str) -> Tracer | None:
+    """For processes that serve no requests: one without the packages does without spans."""
+    try:
+        return Tracer(endpoint, service)
+    except MissingTracing:
+        return None
+
+
+def harmless(tell: Callable[[str, str, str, float], None]) -> Callable[[str, str, str, float], None]:
+    """A span that cannot be made costs what it is about nothing."""
+
+    def told(route: str, request_id: str, word: str, seconds: float) -> None:
+        try:
+            tell(route, request_id, word, seconds)
+        except Exception as error:
+            _log.warning("A span could not be made", extra={"error": describe(error)})
+
+    return told
+
+
 def _method(request: FinishedRequest) -> str:
     """One that is no ASCII has no name in OpenTelemetry: its encoder would drop a whole batch for it."""
     return request.method if request.method.isascii() else "_OTHER"
@@ -160,5 +226,22 @@ def _about(request: FinishedRequest) -> Mapping[str, Any]:
         "idempotency.attempt": request.attempt,
         "idempotency.settlement": request.settlement,
         "idempotency.reason": request.reason,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _about_attempt(attempt: FinishedAttempt, method: str) -> Mapping[str, Any]:
+    told = {
+        "http.request.method": method,
+        "idempotency.request_id": attempt.request_id,
+        "idempotency.route": attempt.route,
+        "idempotency.decision": attempt.decision.value,
+        "idempotency.key_digest": attempt.key_digest,
+        "idempotency.scope_id": attempt.scope_id,
+        "idempotency.record_id": str(attempt.record_id),
+        "idempotency.attempt": attempt.attempt,
+        "idempotency.settlement": attempt.settlement,
+        "idempotency.reason": attempt.reason,
+        "idempotency.waited_seconds": attempt.waited,
     }
     return {name: value for name, value in told.items() if value is not None}

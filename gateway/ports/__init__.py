@@ -7,7 +7,7 @@ reconciler, of webhooks and of operators.
 
 from gateway.core.failures import DoubtReason, NotSentReason
 from gateway.ports.bodies import Body, Memory, Spool
-from gateway.ports.observer import FinishedRequest, Observer, StoreObserver
+from gateway.ports.observer import FinishedAttempt, FinishedRequest, Observer, StoreObserver
 from gateway.ports.store import (
     OBSERVED_DOUBT_KEPT,
     TOMBSTONE_AFTER,
@@ -50,6 +50,7 @@ __all__ = [
     "DoubtReason",
     "Doubted",
     "Exchanging",
+    "FinishedAttempt",
     "FinishedRequest",
     "InDoubt",
     "Maintenance",

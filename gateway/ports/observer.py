@@ -1,7 +1,9 @@
 """What requests, stores and background work report, for metrics and logs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
@@ -71,6 +73,32 @@ class FinishedRequest(Protocol):
     def original(self) -> str | None: ...
     @property
     def trace(self) -> Trace | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedAttempt:
+    """One attempt of accepted work that has ended after its client was told 202. Fields are those of a `FinishedRequest`, of the request
+    that was accepted; `record_id` names its record, `total_seconds` began when the work was taken, `waited` is how long it
+    had waited before. `settlement` None: the gateway still settles it. `traceparent` is what the upstream was told.
+    """
+
+    request_id: str
+    route: str
+    decision: Label
+    method: str
+    record_id: UUID
+    scope_id: str
+    key_digest: str | None
+    attempt: int
+    settlement: str | None
+    reason: str | None
+    waited: float
+    total_seconds: float
+    started: float
+    upstream_started: float | None
+    upstream_seconds: float | None
+    upstream_status: int | None
+    traceparent: bytes | None
 
 
 class StoreObserver(Protocol):
@@ -150,6 +178,10 @@ class Observer(StoreObserver, Protocol):
 
     def work_began(self, route: str, seconds: float) -> None:
         """Accepted work is sent, so many seconds after its acceptance."""
+        ...
+
+    def attempt_ended(self, attempt: FinishedAttempt) -> None:
+        """Accepted work was tried, and no client waits for its answer."""
         ...
 
     def abandoned(self, route: str) -> None:

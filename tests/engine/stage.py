@@ -104,6 +104,9 @@ class NotingObserver(NullObserver):
     def work_began(self, route: str, seconds: float) -> None:
         pass
 
+    def attempt_ended(self, attempt: object) -> None:
+        pass
+
     def abandoned(self, route: str) -> None:
         pass
 

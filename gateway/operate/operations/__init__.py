@@ -7,7 +7,7 @@ from gateway.operate.operations.desk import Desk
 from gateway.operate.operations.ids import parse_record_id, record_id_text, short_id_text
 from gateway.operate.operations.inputs import AMOUNTS, LINE_MAX, PAGE_MAX, STATES, By, Wrong, read_instant
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
-from gateway.operate.operations.service import Operator
+from gateway.operate.operations.service import Operator, Told
 from gateway.operate.operations.views import (
     asked_json,
     audit_json,
@@ -37,6 +37,7 @@ __all__ = [
     "NotFound",
     "Operator",
     "Proposed",
+    "Told",
     "TooEarly",
     "Wrong",
     "asked_json",

@@ -3,6 +3,7 @@ step.
 """
 
 import datetime as dt
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -50,6 +51,9 @@ _NO_RECORD = RecordKey("", "")
 _FEW = (Status.UNKNOWN.value, Status.PENDING.value, Status.IN_PROGRESS.value, Status.FAILED_RETRYABLE.value)
 _SOURCE = "operator"
 
+Told = Callable[[str, str, str, float], None]
+"""Told of each verdict: the route, the request whose attempt it was about, the word of the verdict, and the seconds that it took."""
+
 _Write = Callable[[Listed, Fence, Audit], Awaitable[Transition]]
 
 
@@ -74,7 +78,8 @@ class Operator:
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
     `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it. `approvals` is where verdicts
     wait that need a second person, as `second` says at each of them. `seals`: whether what requests and answers say
-    is kept encrypted. `asker` is None where no upstream can be asked.
+    is kept encrypted. `asker` is None where no upstream can be asked. `told` hears of
+    each verdict that was carried out, and never raises.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Operator:
         second: Callable[[], SecondApproval | None] = lambda: None,
         seals: Callable[[], bool] = lambda: False,
         asker: Asker | None = None,
+        told: Told | None = None,
     ) -> None:
         self._operations = operations
         self._reconciliation = reconciliation
@@ -100,6 +106,7 @@ class Operator:
         self._approvals = approvals
         self._second = second
         self._asker = asker
+        self._told = told
         self.seals = seals
 
     @property
@@ -410,6 +417,7 @@ class Operator:
         """Look, refuse what cannot be, send it fenced by what was seen; refused by the store, look again and say what
         is there now.
         """
+        begun = time.monotonic()
         shown = await self._look(key)
         if shown is None:
             return NotFound()
@@ -424,6 +432,8 @@ class Operator:
         fence = Fence(now.key, now.record_id, now.version)
         transition = await write(now, fence, replace(audit, detail={**_was(now), **audit.detail}))
         if transition is Transition.DONE or transition is Transition.ALREADY:
+            if said is not None and self._told is not None:
+                self._told(now.route_id, now.request_id, change.value, time.monotonic() - begun)
             return await self._done(change, now)
         return await self._refused(change, key)
 

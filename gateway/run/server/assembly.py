@@ -27,7 +27,7 @@ from gateway.http.problem import ProblemWriter
 from gateway.http.response import Patience
 from gateway.observe.observer import MetricsObserver
 from gateway.observe.tracing import Tracer
-from gateway.operate.operations import Operator
+from gateway.operate.operations import Operator, Told
 from gateway.ports import Recollection, Store
 from gateway.ports.reconciliation import Unsealable
 from gateway.principal import Identifier, PrincipalError
@@ -274,6 +274,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         acceptance=authority.acceptance,
         abandoned=lambda: stored_refusal(gateway.config, Problem.ABANDONED),
         quotas=quotas,
+        digest=digest_of(lambda: gateway.config),
     )
     engine = Engine(deps, ForeignFingerprints(registry.fingerprint_policy, config.digest_secret or b""))
     webhooks = WebhookReceiver(config.routes, reconciliation, observer, memory, clock)
@@ -333,7 +334,7 @@ def assemble(config: Config, *, accept_clock: bool = False) -> Gateway:
         ),
         webhooks=webhooks,
         progress=ProgressListener(authority.participation, observer, clock, randomness, ProblemWriter(config.problem_base), memory),
-        operator=make_operator(lambda: gateway.config, authority, tiered, replays),
+        operator=make_operator(lambda: gateway.config, authority, tiered, replays, None if tracer is None else observer.resolved),
         identifier=identifier,
         memory=memory,
     )
@@ -366,16 +367,22 @@ def make_authority(
     )
 
 
+def digest_of(config: Callable[[], Config]) -> Callable[[RecordKey], str]:
+    """What gives a key as logs show it."""
+    return lambda key: key_digest(config().digest_secret or b"", key.scope_id, key.key)
+
+
 def make_operator(
-    config: Callable[[], Config], authority: PostgresStore, tiered: TieredStore | None, replays: ReplayCache | None
+    config: Callable[[], Config],
+    authority: PostgresStore,
+    tiered: TieredStore | None,
+    replays: ReplayCache | None,
+    told: Told | None = None,
 ) -> Operator:
     """What people may do to records, over these stores."""
 
     def policies() -> dict[str, Policy]:
         return {route.id: route.policy for route in config().routes if route.policy is not None}
-
-    def digest(key: RecordKey) -> str:
-        return key_digest(config().digest_secret or b"", key.scope_id, key.key)
 
     forget = None if tiered is None else tiered.forget
     return Operator(
@@ -384,11 +391,12 @@ def make_operator(
         policies,
         forget,
         replays,
-        digest,
+        digest_of(config),
         approvals=authority.approvals,
         second=lambda: config().admin.second_approval,
         seals=lambda: config().encryption.answers,
         asker=UpstreamAsker(config, SystemClock()),
+        told=told,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from uuid import UUID
 
 import orjson
 
@@ -12,21 +13,22 @@ import gateway
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.scope import Scope
-from gateway.observe.accesslog import access_line, webhook_line
-from gateway.ports import FinishedRequest, WebhookExchange
+from gateway.observe.accesslog import access_line, attempt_line, webhook_line
+from gateway.ports import FinishedAttempt, FinishedRequest, WebhookExchange
 from scripts.website.references.markdown import code, prose, table
 from scripts.website.references.markdown import page as whole
 
 _INTRODUCTION = """
-The log is JSON, one object a line: access lines on stdout (`access_log`), one for each request and each event of a
-webhook; messages on stderr. No line holds a key, a credential or a body. [observability.md](../observability.md) says
-how lines, records and traces are joined.
+The log is JSON, one object a line: access lines on stdout (`access_log`), one for each request, each event of a
+webhook, and each attempt of accepted work that no client waited for; messages on stderr. No line holds a key, a
+credential or a body. [observability.md](../observability.md) says how lines, records and traces are joined.
 """
 _FIELDS: Mapping[str, str] = {
     "ts": "when the line was written, UTC",
     "level": "`info`",
-    "msg": "`request` or `webhook`",
-    "request_id": "`X-Request-Id` of the answer, and of the request at the upstream. Of an event: that of the attempt that it is about",
+    "msg": "`request`, `webhook`, or `attempt`: accepted work that ran after its 202",
+    "request_id": "`X-Request-Id` of the answer, and of the request at the upstream. Of an event: that of the attempt that it is about. "
+    "Of an attempt: that of the request that was accepted",
     "route": "the id of the route that took it; `unmatched` if none did",
     "mode": "`enforce`, `observe`, or `off` where nothing guards",
     "decision": "what became of the request (below)",
@@ -35,8 +37,9 @@ _FIELDS: Mapping[str, str] = {
     "settlement": "what the attempt came to: `complete`, `release`, `doubt`; null if none ran, or while the gateway still settles it",
     "reason": "why it came to that",
     "key": "the key's digest under `digest_secret`, the same in all processes: `key_digest` of records",
-    "attempt": "the number of the attempt that ran",
-    "duration_ms": "from the head of the request to the end of its answer",
+    "attempt": "the number of the attempt that ran, or that a 202 has promised; null in a 202 that met an operation under way",
+    "waited_ms": "from the acceptance to the moment at which a process took the work",
+    "duration_ms": "from the head of the request to the end of its answer; of an attempt, from the moment at which it was taken",
     "store_ms": "of that, in Postgres, Redis and memory",
     "upstream_ms": "of that, the exchange with the upstream; null if there was none",
     "upstream_status": "of the upstream's answer",
@@ -47,6 +50,7 @@ _FIELDS: Mapping[str, str] = {
     "path_pattern": "the path that the route takes, as the route map has it",
     "scope_id": "the caller: the scope's name, and a digest of the principal",
     "trace_id": "of `traceparent`, the client's or one that began here (`tracing`)",
+    "record_id": "`record_id` of the record",
     "original_request_id": "of a request that met a record: the request id that the record had",
     "user_agent": "what the client calls itself; only with `access_log_user_agent: true`",
     "result": "what became of the event: [label `result`](metrics.md#the-labels)",
@@ -88,10 +92,10 @@ _LEVELS = frozenset({"warning", "error", "exception", "critical"})
 
 def page() -> str:
     """The page."""
-    request, event = _request(), _event()
-    names = dict.fromkeys([*request, *event])
-    where = {name: "both" if name in request and name in event else "`request`" if name in request else "`webhook`" for name in names}
-    examples = {name: code(orjson.dumps({**event, **request}[name]).decode()) for name in names}
+    lines = {"request": _request(), "attempt": _attempt(), "webhook": _event()}
+    names = dict.fromkeys(name for line in lines.values() for name in line)
+    where = {name: _where([kind for kind, line in lines.items() if name in line], len(lines)) for name in names}
+    examples = {name: code(orjson.dumps(next(line[name] for line in lines.values() if name in line)).decode()) for name in names}
     return whole(
         "The log",
         prose(_INTRODUCTION),
@@ -103,6 +107,34 @@ def page() -> str:
         prose(_MESSAGES),
         table(("level", "message", "fields"), sorted(set(_messages()))),
     )
+
+
+def _where(kinds: list[str], of: int) -> str:
+    return "all" if len(kinds) == of else ", ".join(map(code, kinds))
+
+
+def _attempt() -> dict[str, object]:
+    attempt = FinishedAttempt(
+        request_id="83977ff417d37b56bc287e56c4918c6b",
+        route="create-charge",
+        decision=Label.EXECUTE,
+        method="POST",
+        record_id=UUID("0a6f3a3e-9f0b-4c0e-8a46-4b1c6b3a1b11"),
+        scope_id="create-charge:header.rn4Hlcce9Os_5GhUzcTOylSE0nlKTnVpVYS0uOmZL0M",
+        key_digest="00112233445566aa",
+        attempt=1,
+        settlement="complete",
+        reason="responded",
+        waited=0.75,
+        total_seconds=0.0452,
+        started=0.0,
+        upstream_started=0.0,
+        upstream_seconds=0.0408,
+        upstream_status=201,
+        traceparent=b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    )
+    line: dict[str, object] = orjson.loads(attempt_line(attempt, "/v1/charges"))
+    return line
 
 
 def _request() -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.trace_context import anchor
 from tests.support.client import Answer, ask
-from tests.support.collector import attributes, collecting
+from tests.support.collector import SOON, attributes, collecting
 from tests.support.gateway import Setup, running
 from tests.support.upstream import CountingUpstream
 
@@ -37,7 +37,7 @@ async def test_a_payment_and_its_replay_are_one_story(setup: Setup, upstream: Co
     """The client's trace goes through to the upstream; the steps are children of the request; a replay links to the attempt; log lines have
     the trace.
     """
-    async with collecting() as collector, running(traced(setup, collector.endpoint), tmp_path) as gateway:
+    async with collecting() as collector, running(traced(setup, collector.endpoint), tmp_path, env=SOON) as gateway:
         first = await post(gateway.port, "k-1", traceparent=PARENT)
         again = await post(gateway.port, "k-1")
         ids = [(answer.field("x-request-id") or b"").decode() for answer in (first, again)]
@@ -69,7 +69,7 @@ async def test_a_payment_and_its_replay_are_one_story(setup: Setup, upstream: Co
 
 async def test_an_unguarded_request_has_spans_too(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Its own and that of the exchange, to whose trace the upstream is told that it belongs."""
-    async with collecting() as collector, running(traced(setup, collector.endpoint), tmp_path) as gateway:
+    async with collecting() as collector, running(traced(setup, collector.endpoint), tmp_path, env=SOON) as gateway:
         await ask(gateway.port, f"GET /else HTTP/1.1\r\nHost: x\r\ntraceparent: {PARENT}\r\n\r\n".encode())
         (request,) = await collector.named("GET /**")
         (forward,) = await collector.named("forward")
@@ -80,7 +80,7 @@ async def test_an_unguarded_request_has_spans_too(setup: Setup, upstream: Counti
 
 async def test_what_a_client_does_not_sample_is_not_exported(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Its decision goes on to the upstream."""
-    async with collecting() as collector, running(traced(setup, collector.endpoint), tmp_path) as gateway:
+    async with collecting() as collector, running(traced(setup, collector.endpoint), tmp_path, env=SOON) as gateway:
         await post(gateway.port, "k-1", traceparent=f"{PARENT[:-1]}0")
         await post(gateway.port, "k-2", traceparent=PARENT)
         await collector.named("POST /v1/pay")

@@ -103,6 +103,9 @@ class CountingObserver(NullObserver):
     def work_began(self, route: str, seconds: float) -> None:
         pass
 
+    def attempt_ended(self, attempt: object) -> None:
+        pass
+
     def abandoned(self, route: str) -> None:
         pass
 
