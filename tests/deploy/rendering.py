@@ -76,8 +76,20 @@ def example_chart(folder: Path) -> Path:
 @functools.lru_cache
 def overlay(name: str) -> tuple[Object, ...]:
     """The objects of an overlay of the plain manifests."""
+    return _kustomized(OVERLAYS / name)
+
+
+def monitored(name: str, folder: Path) -> tuple[Object, ...]:
+    """As `overlay`, with the component for the Prometheus operator, from a folder of the user's own."""
+    relative = {one: os.path.relpath(one, folder) for one in (OVERLAYS / name, OVERLAYS.parent / "components" / "monitoring")}
+    resources, components = relative.values()
+    (folder / "kustomization.yaml").write_text(json.dumps({"resources": [resources], "components": [components]}))
+    return _kustomized(folder)
+
+
+def _kustomized(folder: Path) -> tuple[Object, ...]:
     kubectl = Path(sys.executable).parent / "kubectl"
-    done = subprocess.run([str(kubectl), "kustomize", str(OVERLAYS / name)], capture_output=True, text=True, check=True)
+    done = subprocess.run([str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=True)
     return tuple(_documents(done.stdout))
 
 

@@ -1,6 +1,8 @@
 """The chart and the plain manifests, rendered: good by the API's schemas, and true to the gateway that they run."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from gateway.operate.admin import make_admin
 from gateway.run.server.process import GRACE_SLACK
 from gateway.run.server.startup import START_PATIENCE
 from tests.deploy.pods import gateway_pod, mebibytes, of_kind, pods, route_map, selects
-from tests.deploy.rendering import CHART, Object, Refused, Values, chart, example_chart, needs_tools, overlay
+from tests.deploy.rendering import CHART, OVERLAYS, Object, Refused, Values, chart, example_chart, monitored, needs_tools, overlay
 from tests.deploy.support import ROOT, silent_ports
 
 pytestmark = needs_tools
@@ -54,7 +56,7 @@ EVERYTHING = {
 """Each value that adds something to the manifests."""
 
 
-@pytest.fixture(params=["chart", "chart, everything", "chart, sidecar", "overlay edge", "overlay sidecar"])
+@pytest.fixture(params=["chart", "chart, everything", "chart, sidecar", "overlay edge", "overlay edge, monitored", "overlay sidecar"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Sequence[Object]:
     match request.param:
         case "chart":
@@ -63,6 +65,8 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Sequence[Object]:
             return chart(EVERYTHING)
         case "chart, sidecar":
             return chart({}, example_chart(tmp_path))
+        case "overlay edge, monitored":
+            return monitored("edge", tmp_path)
         case name:
             return overlay(name.removeprefix("overlay "))
 
@@ -242,12 +246,32 @@ def test_the_rules_are_those_of_the_project() -> None:
     """The PrometheusRule is what deploy/prometheus has, templates of its own and all; the monitor finds the admin Service."""
     objects = chart(EVERYTHING)
     (rule,), (monitor,) = of_kind(objects, "PrometheusRule"), of_kind(objects, "ServiceMonitor")
-    files = [yaml.safe_load((ROOT / "deploy" / "prometheus" / name).read_text()) for name in ("alerts.yml", "recording.yml")]
-    assert rule["spec"]["groups"] == [group for file in files for group in file["groups"]]
+    assert rule["spec"]["groups"] == _rules()
     (found,) = (
         one for one in of_kind(objects, "Service") if selects(monitor["spec"]["selector"]["matchLabels"], one["metadata"]["labels"])
     )
     assert [port["name"] for port in found["spec"]["ports"]] == [one["port"] for one in monitor["spec"]["endpoints"]]
+
+
+def _rules() -> list[Any]:
+    files = [yaml.safe_load((ROOT / "deploy" / "prometheus" / name).read_text()) for name in ("alerts.yml", "recording.yml")]
+    return [group for file in files for group in file["groups"]]
+
+
+def test_the_rules_of_the_plain_manifests_are_those_too(tmp_path: Path) -> None:
+    """A copy, since kustomize reads nothing outside of a component: it is made anew when the rules change. The monitor finds the port of
+    pods, and calls its job by a name that the rules know.
+    """
+    folder = OVERLAYS.parent / "components" / "monitoring"
+    made = subprocess.run([sys.executable, str(folder / "generate.py")], capture_output=True, text=True, check=True).stdout
+    assert (folder / "prometheusrule.yaml").read_text() == made, "made anew as generate.py says"
+    for name in ("edge", "sidecar"):
+        objects = monitored(name, tmp_path)
+        (rule,), (monitor,) = of_kind(objects, "PrometheusRule"), of_kind(objects, "PodMonitor")
+        assert rule["spec"]["groups"] == _rules()
+        ports = {port["name"] for port in gateway_pod(objects).container("idempotency-gateway")["ports"]}
+        assert {one["port"] for one in monitor["spec"]["podMetricsEndpoints"]} <= ports
+        assert "idempotency-gateway" in monitor["metadata"]["name"], "job, as the operator makes it: namespace/name"
 
 
 DURATIONS = st.one_of(
