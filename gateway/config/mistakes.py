@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gateway.core.visible import visible
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.<-]{1,64}")
 
 
@@ -50,15 +52,9 @@ class Mistake:
 
     def __str__(self) -> str:
         if self.place is None:
-            return _printable(f"{self.file}: {self.message}")
+            return visible(f"{self.file}: {self.message}")
         path = f"{self.place.path}: " if self.place.path else ""
-        return _printable(f"{self.file}:{self.place.line}:{self.place.column}: {path}{self.message}")
-
-
-def _printable(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
+        return visible(f"{self.file}:{self.place.line}:{self.place.column}: {path}{self.message}")
 
 
 class ConfigErrors(Exception):

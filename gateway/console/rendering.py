@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gateway.console import concealing, words
 from gateway.console.security import LASTING, PRIVATE
+from gateway.core.visible import visible
 from gateway.operate.operations import record_id_text, short_id_text
 
 _HERE = Path(__file__).parent
@@ -42,6 +43,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_seen,
     )
     environment.filters.update(
         instant=_instant,
@@ -56,9 +58,21 @@ def _environment() -> jinja2.Environment:
         short_id=short_id_text,
         fields=concealing.fields,
         target=concealing.target,
+        typed=_Typed,
     )
     environment.globals.update(static=_address, STATES=words.STATE_WORDS)
     return environment
+
+
+class _Typed(str):
+    """What stands in a field of a form, to be sent again: as it was typed, or found."""
+
+    __slots__ = ()
+
+
+def _seen(value: object) -> object:
+    """Of what a page says, each text with nothing unseen in it. Lines of bodies stay lines."""
+    return visible(value, "\n\t") if type(value) is str else value
 
 
 def _instant(at: dt.datetime) -> str:

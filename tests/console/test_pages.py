@@ -146,6 +146,23 @@ async def test_a_form_says_what_is_missing(house: House) -> None:
         assert "ada" in await page(session, "audit")
 
 
+async def test_nothing_unseen_misleads(house: House) -> None:
+    """Marks of direction, spaces without width and controls stand escaped wherever a page says something; a form keeps what was typed."""
+    deceit = "paid\u202e\u200b\x85"
+    record = await house.unknown(deceit, "create-refund")
+    await house.age()
+    async with browsing(house, house.operator) as session:
+        for path in ("records", "dead-letters", f"records/{record}", f"records/{record}/release", f"records/{record}/completed"):
+            text = await page(session, path)
+            assert r"paid\u202e\u200b\x85" in text
+            assert not {"\u202e", "\u200b", "\x85"} & set(text)
+        token = csrf(await page(session, f"records/{record}/completed"))
+        form = {"csrf": token, "status": "200", "headers": "", "body": deceit, "preview": "1", "version": "2"}
+        text = await page(session, f"records/{record}/completed", **form)
+        assert f"\n{deceit}</textarea>" in text
+        assert r"paid\u202e\u200b\x85</code>" in text
+
+
 async def test_several_are_queued_as_they_were_seen(house: House) -> None:
     """Those that have changed meanwhile stay; a wrong choice is told."""
     records = [await house.unknown(key, "create-refund") for key in ("a", "b")]

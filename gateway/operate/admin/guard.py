@@ -144,9 +144,13 @@ async def _before_login(entrance: Entrance, request: web.Request, handler: Handl
 
 
 async def _is_form_of_ours(entrance: Entrance, request: web.Request) -> bool:
-    """Whether the request only reads, or carries the CSRF token of its session. Raises aiohttp's errors, as `_read_form`."""
+    """Whether the request only reads, or carries the CSRF token of its session and no browser says that another site's page sent it. Raises
+    aiohttp's errors, as `_read_form`.
+    """
     if request.method in _READS:
         return True
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in _OWN_PAGES:
+        return False
     form, given = await _read_form(request), request.headers.get(CSRF_HEADER)
     if given is None:
         field = form.get(CSRF_FIELD)

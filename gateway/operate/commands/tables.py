@@ -11,6 +11,8 @@ from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from gateway.core.visible import visible
+
 NOTHING = "-"
 WIDTH = 120
 """Columns of a terminal into which a line of records fits."""
@@ -56,7 +58,7 @@ def plain(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case str():
-            return "".join(letter if letter.isprintable() else letter.encode("unicode_escape", "replace").decode() for letter in value)
+            return visible(value)
         case Mapping():
             return plain(" ".join(f"{name}={plain(item)}" for name, item in value.items()))
         case _:

@@ -277,6 +277,8 @@ async def test_a_session_is_as_good_as_its_user(browser: Browser) -> None:
     assert (await browser.ask("POST", "/admin/v1/reload"))[0] == 403
     assert (await browser.ask("POST", "/admin/v1/reload", fields={"X-CSRF-Token": csrf[:-1]}))[0] == 403
     assert (await browser.ask("POST", "/admin/v1/reload", fields={"X-CSRF-Token": csrf, "Sec-Fetch-Site": "same-site"}))[0] == 403
+    for site in ("cross-site", "same-site"):
+        assert (await browser.ask("POST", "/console/logout", fields={"X-CSRF-Token": csrf, "Sec-Fetch-Site": site}))[0] == 403
     assert (await browser.ask("POST", "/admin/v1/reload", fields={"X-CSRF-Token": csrf}))[0] == 200
 
 
