@@ -16,10 +16,16 @@ REAP_EVERY = 5.0
 COUNT_EVERY = 15.0
 BATCH = 500
 REAP_BATCH = 200
-REAP_REST = 4.0
-"""How long the reaper rests after a batch, times what the batch took: one process takes a fifth of one session of Postgres at most,
-also while millions of records expire together. A process that was frozen during a batch rests `REAP_EVERY` at most.
+REAP_REST = 9.0
+"""How long the reaper rests after a batch, times what the batch took: one process takes a tenth of one session of Postgres, also while
+millions of records expire together. Less by one each minute that a reaping lasts, so that no backlog grows for ever. A process that was
+frozen during a batch rests `REAP_EVERY` at most.
 """
+
+
+def rest_after(batch: float, lasted: float) -> float:
+    """Seconds of rest after a batch of so many seconds, in a reaping that has lasted so many."""
+    return batch * max(0.0, REAP_REST - lasted // 60)
 
 
 class Background:
@@ -74,19 +80,20 @@ class Background:
 
     async def reap(self) -> int:
         """One reaping, then one purge, in batches until nothing is left of either. Returns how many records were reaped."""
-        total = 0
-        while count := await self._rested(self._maintenance.reap):
+        total, began = 0, self._clock.boottime()
+        while count := await self._rested(self._maintenance.reap, began):
             self._observer.reaped(count)
             total += count
-        while await self._rested(self._maintenance.purge):
+        while await self._rested(self._maintenance.purge, began):
             pass
         return total
 
-    async def _rested(self, work: Callable[[int], Awaitable[int]]) -> int:
-        """What one batch took away, after a rest if it was something."""
+    async def _rested(self, work: Callable[[int], Awaitable[int]], since: float) -> int:
+        """What one batch took away, after a rest if it was something. `since`: when the reaping began."""
         began = self._clock.boottime()
         if count := await work(REAP_BATCH):
-            await self._clock.sleep(min((self._clock.boottime() - began) * REAP_REST, REAP_EVERY))
+            now = self._clock.boottime()
+            await self._clock.sleep(min(rest_after(now - began, now - since), REAP_EVERY))
         return count
 
     async def count(self) -> int:

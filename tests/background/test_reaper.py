@@ -4,9 +4,11 @@ import asyncio
 import secrets
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from gateway.background import maintenance
-from gateway.background.maintenance import Background
+from gateway.background.maintenance import Background, rest_after
 from gateway.core.model import Lease, Tombstone
 from gateway.ports import Retention
 from gateway.runtime.system import SystemClock
@@ -77,18 +79,16 @@ async def test_a_round_does_not_stop_at_a_batch_that_was_cut_short(database: str
 
 
 class Slow(SystemClock):
-    """A clock on which each batch takes so many seconds, and that notes how long is slept."""
+    """A clock that moves on by so much each time it is read, and notes how long is slept."""
 
-    def __init__(self, *batches: float) -> None:
+    def __init__(self, *steps: float) -> None:
         super().__init__()
-        self.batches = iter(batches)
-        self.now, self.begun = 100.0, False
+        self.steps = iter(steps)
+        self.now = 100.0
         self.slept: list[float] = []
 
     def boottime(self) -> float:
-        if self.begun:
-            self.now += next(self.batches, 0.0)
-        self.begun = not self.begun
+        self.now += next(self.steps, 0.0)
         return self.now
 
     async def sleep(self, seconds: float) -> None:
@@ -98,13 +98,21 @@ class Slow(SystemClock):
 async def test_the_reaper_rests_after_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that requests do not wait while many records expire together. What a frozen process slept is no reason to rest for long."""
     monkeypatch.setattr(maintenance, "REAP_BATCH", 2)
-    harness, clock = MemoryHarness(), Slow(0.25, 3600.0)
+    harness, clock = MemoryHarness(), Slow(0.0, 0.0, 0.25, 0.0, 50.0)
     for _ in range(3):
         await completed(harness, retention=Retention(RETENTION))
     await harness.advance(RETENTION + 1)
     rounds = Background(harness.maintenance, clock, Chance(), Counting(), connected_since=lambda: 0.0, longest_lease=lambda: 0.0)
     assert await rounds.reap() == 3
-    assert clock.slept == [1.0, maintenance.REAP_EVERY]
+    assert clock.slept == [2.25, maintenance.REAP_EVERY]
+
+
+@given(batch=st.floats(0, 100), lasted=st.floats(0, 10_000), more=st.floats(0, 10_000))
+@example(batch=1.0, lasted=59.0, more=1.0)
+def test_no_backlog_grows_for_ever(batch: float, lasted: float, more: float) -> None:
+    """The longer a reaping lasts the less the reaper rests, and in the end it does not rest at all."""
+    assert rest_after(batch, lasted + more) <= rest_after(batch, lasted) <= batch * maintenance.REAP_REST
+    assert rest_after(batch, 60 * maintenance.REAP_REST + more) == 0
 
 
 class Rounds(SystemClock):

@@ -158,7 +158,7 @@ async def test_nothing_unseen_misleads(house: House) -> None:
             assert not {"\u202e", "\u200b", "\x85"} & set(text)
         token = csrf(await page(session, f"records/{record}/completed"))
         form = {"csrf": token, "status": "200", "headers": "", "body": deceit, "preview": "1", "version": "2"}
-        text = await page(session, f"records/{record}/completed", **form)
+        text = await page(session, f"records/{record}/completed", 200, **form)
         assert f"\n{deceit}</textarea>" in text
         assert r"paid\u202e\u200b\x85</code>" in text
 

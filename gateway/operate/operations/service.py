@@ -44,7 +44,7 @@ from gateway.ports.reconciliation import (
 PROPOSAL_LASTS = 7 * 24 * 3600.0
 """Seconds for which a proposal waits."""
 
-PAGES_AT_ONCE = 50
+PAGES_AT_ONCE = 20
 """How many pages of the store make one of ours, at most, where matches are rare."""
 
 _NO_RECORD = RecordKey("", "")

@@ -9,7 +9,8 @@
 -- them, from where the next page goes on. So a page costs the same however rare the matches are. Each row repeats `scanned` and `last_…`;
 -- one without a `record_id` is there for them alone. No row: no candidates.
 --
--- The bound is a literal: the planner would take a parameter for a tenth of the table, and sort that.
+-- The bound is a literal: the planner would take a parameter for a tenth of the table, and sort that. `list_all` compares rows at both ends:
+-- the planner takes `scope_id >= $3 AND scope_id < $4` for a narrow range, fewer rows than the bound, and sorts a whole table of a million.
 --
 -- The order is the primary key's, or an instant that an index of the state has (ties by primary key). A scope's ids are one range of the
 -- primary key, from $3 to below $4; under an instant's order they are a filter. $2: the route, or null. $8: what else narrows the list down
@@ -118,7 +119,7 @@ scanned AS MATERIALIZED (
     ORDER BY s.n
 -- only list_all
     FROM gateway_records r
-    WHERE (r.scope_id, r.idempotency_key) > ($5, $6) AND r.scope_id >= $3 AND r.scope_id < $4
+    WHERE (r.scope_id, r.idempotency_key) > ($5, $6) AND r.scope_id >= $3 AND (r.scope_id, r.idempotency_key) < ($4, '')
     ORDER BY r.scope_id, r.idempotency_key
 -- only list_pending
     FROM gateway_records r

@@ -106,6 +106,15 @@ async def test_every_list_is_found_by_its_index(connection: Connection) -> None:
             assert sum(read) <= (2 * SCANNED), plan
 
 
+async def test_a_list_of_all_is_not_taken_for_a_narrow_range(connection: Connection) -> None:
+    """A plan for any arguments that expects fewer rows than a page looks at prefers to sort all that it finds: a second of a million."""
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
+    await connection.execute(f"PREPARE listing AS {QUERIES['list_all']}")
+    rows = await connection.fetch(f"EXPLAIN EXECUTE listing (50, {', '.join(LISTS['list_all'][1])})")
+    (expected,) = re.findall(r"Index Scan using gateway_records_pkey.*rows=(\d+)", "\n".join(row[0] for row in rows))
+    assert int(expected) > SCANNED
+
+
 async def test_walks_through_a_large_table_are_made_of_small_steps(store: PostgresStore) -> None:
     """A page looks at a bounded number of candidates, so it may be empty before the end. No record is lost, and none appears twice, where
     hundreds are in doubt since the very same instant; a key is looked for under each of fifty thousand principals.
