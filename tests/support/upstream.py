@@ -66,7 +66,7 @@ async def execute_and_answer(exchange: Exchange) -> None:
 
 @dataclass(slots=True)
 class CountingUpstream:
-    """Serves on a free port of 127.0.0.1 in the test's own event loop. `behave` may be exchanged at any time."""
+    """Serves on a free port of 127.0.0.1 in the test's own event loop, always the same. `behave` may be exchanged at any time."""
 
     behave: Behaviour = execute_and_answer
     runs: Counter[tuple[bytes | None, bytes | None]] = field(default_factory=Counter)
@@ -83,7 +83,7 @@ class CountingUpstream:
         return self.runs[(principal, key)]
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**20, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
