@@ -33,7 +33,7 @@ async def _trade(open_shop: Shop) -> None:
     for number in range(8):
         await open_shop.pay(f"order-{5510 + number}", order=f"A-{5510 + number}", amount=990 + number * 1500)
     await open_shop.pay("lost-refund-7041", "/v1/refunds", order="A-5301", amount=4000)
-    await open_shop.pay("void-refund-7042", "/v1/refunds", order="A-5302", amount=125000)
+    await open_shop.pay("void-refund-7042", "/v1/refunds", order="A-5302", amount=12500)
     await open_shop.pay("lost-charge-5520", order="A-5520", amount=19900)
     await open_shop.pay("void-charge-5521", order="A-5521", amount=990)
     await open_shop.pay("lost-payout-88", "/v1/payouts", amount=250000)
@@ -60,15 +60,29 @@ async def _look_around(open_shop: Shop, browser: Browser, folder: Path) -> None:
         if mark == "-dark":
             await context.close()
             continue
-        await tab.go("dead-letters")
+        if not mark:
+            await _propose(tab)
+            await tab.go("proposals")
+            await take("proposals")
+        await tab.go("dead-letters?order=amount")
         await take("dead-letters")
         await tab.go("records")
         await take("records")
         await tab.go("now")
+        await tab.page.locator("a.tile-bad").wait_for(timeout=60_000)  # counted every 15 s
         await take("now")
         if not mark:
             await _the_rest(tab, take)
         await context.close()
+
+
+async def _propose(tab: Tab) -> None:
+    await tab.record("lost-payout-88")
+    await tab.click("It was executed", "link")
+    await tab.fill("Body", '{"id": "po_88"}')
+    await tab.click("Preview")
+    await tab.fill("Reason", "INC-7: po_88 at the provider")
+    await tab.click("Propose it to a second person")
 
 
 async def _the_rest(tab: Tab, take: object) -> None:
