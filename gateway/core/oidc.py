@@ -133,6 +133,14 @@ def find_logout_fault(claims: Mapping[str, object], *, issuer: str, client_id: s
     return None if named_session(claims) or named_subject(claims) else "The logout token names nobody."
 
 
+def ended_at(claims: Mapping[str, object], now: float) -> int:
+    """Up to which instant sessions have begun that a sound logout token ends: that of its making, with room for two clocks. So one that is
+    sent again ends none that began later.
+    """
+    issued = claims.get("iat")
+    return int(min(now, issued + LEEWAY) if _is_instant(issued) else now)
+
+
 def named_session(claims: Mapping[str, object]) -> str:
     """The provider's own name of its session, or nothing."""
     sid = claims.get("sid")

@@ -48,6 +48,10 @@ def test_a_provider_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("admin", "message"),
     [
+        (
+            f"users: [{ANA[:-1]}, subject: u-1}}, {BEN[:-1]}, subject: u-1}}]",
+            "is that of user 1 too: one person is one user",
+        ),
         (f'users: [{ANA}, {{name: ana, role: admin, token_digest: "{OTHER}"}}]', "`ana` is the name of user 1 too"),
         (f"users: [{ANA}, {ANA.replace('ana', 'eve')}]", "is that of user 1 too; each user has a token of its own"),
         (f"token: t, users: [{ANA.replace('ana', 'admin')}]", "`admin` is the name of whoever has admin.token"),

@@ -19,7 +19,7 @@ def check_users(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
         yield from _check_provider(admin)
     if admin.given(ADMIN.second_approval):
         yield from _check_second(admin, routes)
-    names, digests = dict[str, int](), dict[bytes, int]()
+    names, digests, subjects = dict[str, int](), dict[bytes, int](), dict[str, int]()
     for index, user in enumerate(admin.each(ADMIN.users)):
         if user.sound(USER.name) and (name := user.get(USER.name)):
             if name == SHARED and admin.has(ADMIN.token):
@@ -31,6 +31,10 @@ def check_users(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
             if digest in digests:
                 yield user.place_of(USER.token_digest), f"is that of user {digests[digest] + 1} too; each user has a token of its own"
             digests.setdefault(digest, index)
+        if user.sound(USER.subject) and (subject := user.get(USER.subject)):
+            if subject in subjects:
+                yield user.place_of(USER.subject), f"is that of user {subjects[subject] + 1} too: one person is one user"
+            subjects.setdefault(subject, index)
 
 
 def _check_provider(admin: Section) -> Findings:

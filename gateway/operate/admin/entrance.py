@@ -35,12 +35,15 @@ _NEW_SEEN = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A user by the digest of its token. `chosen`: somebody chose the token (`admin.token`), so that it may have any form."""
+    """A user by the digest of its token. `chosen`: somebody chose the token (`admin.token`), so that it may have any form. `subject`: the
+    same person's at the provider.
+    """
 
     name: str
     role: Role
     digest: bytes = field(repr=False)
     chosen: bool = False
+    subject: str | None = None
 
     @property
     def stamp(self) -> str:
@@ -62,7 +65,7 @@ class Settings:
     @classmethod
     def of(cls, admin: Admin, secret: bytes | None = None) -> "Settings":
         """`secret` stands in for that of the sessions where they have none."""
-        users = [Known(user.name, user.role, user.token_digest) for user in admin.users]
+        users = [Known(user.name, user.role, user.token_digest, subject=user.subject) for user in admin.users]
         if admin.token is not None:
             users.append(Known(SHARED, Role.ADMIN, digest_of(admin.token), chosen=True))
         return cls(tuple(users), admin.sessions.idle, admin.sessions.absolute, admin.sessions.secret or secret, admin.url, admin.oidc)
@@ -165,8 +168,13 @@ class Entrance:
                 return Caller(user.name, user.role, identity=f"user:{user.name}", session=session.id)
         provider = self.provider
         if provider is not None and session.role is not None and hmac.compare_digest(provider.stamp, session.stamp):
-            return Caller(session.name, session.role, identity=f"oidc:{session.subject}", session=session.id)
+            return Caller(session.name, session.role, identity=self._person(session.subject), session=session.id)
         return None
+
+    def _person(self, subject: str) -> str:
+        """Who a subject of the provider is to second approvals: a user of the configuration, if one says so."""
+        known = next((user.name for user in self._settings().users if user.subject == subject), None)
+        return f"oidc:{subject}" if known is None else f"user:{known}"
 
     def renewed(self, session: Session) -> Session | None:
         """The session as seen now; None if its cookie says so well enough."""
@@ -204,10 +212,10 @@ class Entrance:
         begun = self._begin(who.name, provider.stamp)
         return replace(begun, role=who.role, subject=who.subject, provider_session=who.provider_session)
 
-    async def end_of(self, provider: "Provider", subject: str, provider_session: str) -> None:
-        """End all sessions of the provider's session, or, if it names none, of its user."""
+    async def end_of(self, provider: "Provider", subject: str, provider_session: str, at: int) -> None:
+        """End all sessions of the provider's session, or, if it names none, of its user, that began at `at` or before."""
         kind, name = ("sid", provider_session) if provider_session else ("sub", subject)
-        await self._ended.add(_digest(kind, provider.stamp, name), int(self._now()), self._settings().absolute)
+        await self._ended.add(_digest(kind, provider.stamp, name), at, self._settings().absolute)
 
     # ---- forms
 

@@ -17,6 +17,7 @@ from gateway.config import OidcSettings
 from gateway.core.oidc import (
     Metadata,
     authorization_url,
+    ended_at,
     find_fault,
     find_logout_fault,
     logout_url,
@@ -154,14 +155,16 @@ class Provider:
             raise LoginRefused("no-role", f"{name} is in no group with a role")
         return LoggedIn(name, role, named_subject(claims), named_session(claims))
 
-    async def logged_out(self, logout_token: str) -> tuple[str, str]:
-        """Subject and session, of which one may be empty, that the provider says have ended. Raises `LoginRefused`."""
+    async def logged_out(self, logout_token: str) -> tuple[str, str, int]:
+        """Subject and session, of which one may be empty, that the provider says have ended, and up to which beginning. Raises
+        `LoginRefused`.
+        """
         metadata = await self._discovered()
-        claims = await self._verified(logout_token)
-        fault = find_logout_fault(claims, issuer=metadata.issuer, client_id=self.settings.client_id, now=self._now())
+        claims, now = await self._verified(logout_token), self._now()
+        fault = find_logout_fault(claims, issuer=metadata.issuer, client_id=self.settings.client_id, now=now)
         if fault is not None:
             raise LoginRefused("failed", fault)
-        return named_subject(claims), named_session(claims)
+        return named_subject(claims), named_session(claims), ended_at(claims, now)
 
     async def logout_url(self, back_to: str) -> str | None:
         """Where the browser goes to log out there, too; None if the provider has no such place, or is away."""

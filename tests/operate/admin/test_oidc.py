@@ -9,8 +9,10 @@ import aiohttp
 import jwt
 import pytest
 
-from gateway.config import Admin, OidcSettings
+from gateway.config import Admin, OidcSettings, User
+from gateway.core.oidc import LEEWAY
 from gateway.core.roles import Role
+from gateway.core.user_token import digest_of
 from gateway.operate.admin.guard import LOGIN
 from gateway.operate.admin.oidc import provider_logout
 from gateway.ports import StoreUnavailable
@@ -226,6 +228,36 @@ async def test_the_provider_ends_sessions(stage: Stage) -> None:
         assert not await stage.who()
         stage.porch.clock.now += 1  # what begins later has not ended
         stage.provider.now = stage.porch.clock.now
+
+
+async def test_a_logout_that_is_sent_again_ends_nothing_newer(stage: Stage) -> None:
+    """A token that a stranger has kept is good for the sessions that it ended, and for no later one."""
+    ended = "/console/oidc/logout"
+    token = stage.provider.logout_token(sub="u-1")
+    stage.porch.clock.now += LEEWAY + 1
+    stage.provider.now = stage.porch.clock.now
+    await stage.login()
+    cookies, stage.browser.cookies = stage.browser.cookies, {}
+    assert (await stage.browser.ask("POST", ended, {"logout_token": token}))[0] == 200
+    stage.browser.cookies = cookies
+    assert await stage.who()
+
+
+async def test_a_person_with_a_token_and_an_account_is_one_to_second_approvals(stage: Stage) -> None:
+    """As the configuration says; without that, two."""
+    await stage.login()
+    entrance = stage.porch.entrance
+
+    def identity() -> str:
+        session = next(filter(None, map(entrance.read, stage.browser.cookies.values())))
+        caller = entrance.of_session(session)
+        assert caller is not None
+        return caller.identity
+
+    assert identity() == "oidc:u-1"
+    user = User(name="ana", role=Role.OPERATOR, token_digest=digest_of("x"), subject="u-1")
+    stage.porch.admin = replace(stage.porch.admin, users=(user,))
+    assert identity() == "user:ana"
 
 
 async def test_another_role_for_a_group_ends_sessions(stage: Stage) -> None:
