@@ -1,6 +1,8 @@
 """The dashboard asks for metrics and labels that the gateway has, and compose shows it."""
 
+import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -70,6 +72,32 @@ def test_its_legends_have_their_labels(panel: dict[str, Any]) -> None:
         shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
         assert shown == (kept - {"le"} if shown else set())
     assert panel["description"]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("grafana_foundation_sdk") is None and "CI" not in os.environ, reason="no schema: pip install --group deploy"
+)
+def test_grafana_knows_every_field() -> None:
+    """Through Grafana's own classes and back: what they do not know would be ignored, misspelled or in the wrong place."""
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: PLC0415 - it may not be there
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins  # noqa: PLC0415 - as above
+    from grafana_foundation_sdk.models.dashboard import Dashboard  # noqa: PLC0415 - as above
+
+    register_default_plugins()
+    back = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(DASHBOARD)))
+    assert set(lost(DASHBOARD, back)) == {"/annotations/list/0/titleFormat"}, "that is of the data source's own editor"
+
+
+def lost(ours: Any, theirs: Any, at: str = "") -> Iterator[str]:
+    """Where something of ours is missing, or another."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name, value in ours.items():
+            yield from lost(value, theirs.get(name), f"{at}/{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, pair in enumerate(zip(ours, theirs, strict=True)):
+            yield from lost(*pair, f"{at}/{index}")
+    elif ours != theirs:
+        yield at
 
 
 def test_panels_do_not_overlap() -> None:
