@@ -50,6 +50,10 @@ class Prometheus:
             return bool(await self._query("up == 1")) and not await self.alerts()
         return False
 
+    async def has(self, expression: str, seconds: int) -> bool:
+        """Whether it had a value within the last seconds."""
+        return bool(await self._query(f"last_over_time(({expression})[{seconds}s:1s])"))
+
     async def _query(self, expression: str) -> list[dict[str, str]]:
         """The labels of the series."""
         query = urllib.parse.urlencode({"query": expression})
