@@ -71,8 +71,9 @@ def operate(config: Path, work: Callable[[Desk], Awaitable[T]], *, changes: bool
         async with operating(lambda: loaded, changes=changes, ready=True) as operator:
             return await work(Desk(operator, caller))
 
-    # What stores log is for processes that serve. Without any handler, Python would print warnings among the output.
-    logging.getLogger("gateway").addHandler(logging.NullHandler())
+    # What stores and exporters log is for processes that serve. Without any handler, Python would print warnings among the output.
+    for name in ("gateway", "opentelemetry"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
 
     with reported():
         try:

@@ -91,6 +91,14 @@ async def test_accepted_work_belongs_to_the_trace_of_its_request(accepting: Setu
             assert len([one for one in collector.spans if one.name == "accepted"]) == 2
 
 
+async def by_command(*words: str) -> tuple[int | None, str]:
+    """Its status, and what it said on stderr."""
+    pipe = asyncio.subprocess.PIPE
+    command = await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", *words, stdout=pipe, stderr=pipe)
+    _, said = await command.communicate()
+    return command.returncode, said.decode()
+
+
 async def test_verdicts_of_people_stand_beside_the_attempt(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Of the admin API and of the command line, linked to the attempt that they are about."""
 
@@ -103,7 +111,7 @@ async def test_verdicts_of_people_stand_beside_the_attempt(setup: Setup, upstrea
         collecting() as collector,
         running(replace(setup, more=f"tracing: {{endpoint: '{collector.endpoint}'}}"), tmp_path, env=SOON) as gateway,
     ):
-        ids = [((await ask(gateway.port, payment(key))).field("x-request-id") or b"").decode() for key in (b"k1", b"k2")]
+        ids = [((await ask(gateway.port, payment(key))).field("x-request-id") or b"").decode() for key in (b"k1", b"k2", b"k3")]
         records = json.loads((await gateway.get("/admin/v1/records?state=unknown"))[1])["records"]
         names = {one["request_id"]: one["id"] for one in records}
 
@@ -115,13 +123,16 @@ async def test_verdicts_of_people_stand_beside_the_attempt(setup: Setup, upstrea
 
         await asyncio.to_thread(by_the_api)
         command = ["records", "resolve", names[ids[1]], "--completed", "--status", "201", "--no-body", "--yes", "--reason", "as above"]
-        done = await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", *command, "--config", str(gateway.config))
-        assert await done.wait() == 0
+        assert await by_command(*command, "--config", str(gateway.config)) == (0, "OK\n")
         verdicts = await collector.named("verdict pay", 2)
         about = {str(attributes(one)["idempotency.request_id"]): one for one in verdicts}
-        for request_id in ids:
+        for request_id in ids[:2]:
             own, span = anchor(request_id), about[request_id]
             assert (span.trace_id.hex(), span.parent_span_id.hex()) == (own.trace_id, own.span_id)
             assert linked(span) == [(own.trace_id, own.span_id)]
             assert attributes(span)["idempotency.verdict"] == "executed"
             assert "dana" not in attributes(span).values()
+        away = tmp_path / "away.yaml"
+        away.write_text(gateway.config.read_text().replace(collector.endpoint, "http://127.0.0.1:9/v1/traces"))
+        command[2] = names[ids[2]]
+        assert await by_command(*command, "--config", str(away)) == (0, "OK\n"), "a collector that is away costs a verdict nothing"

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, FloatRect, Page, async_playwright
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from tests.support.client import ask, payment
 from tests.system.alerts import run
@@ -89,27 +90,31 @@ async def draw(page: Page, port: int, panel: Panel, end: dt.datetime) -> str:
     at = end.strftime("%Y-%m-%d %H:%M:%S")
     asked = {"expr": panel.queries[0], "tab": "0", "range_input": f"{SECONDS}s", "step_input": "1", "end_input": at, "moment_input": at}
     await page.goto(f"http://127.0.0.1:{port}/graph?{urlencode({f'g0.{name}': value for name, value in asked.items()})}")
-    chart = page.locator(".graph, .alert").first
+    caption = f"<figcaption>{html.escape(panel.title)}</figcaption>"
     try:
-        await chart.wait_for(timeout=5000)
-        await page.wait_for_timeout(300)
-        picture = base64.b64encode(await chart.screenshot()).decode()
-    except Exception as error:
-        return f"<figure><figcaption>{html.escape(panel.title)}</figcaption>{html.escape(type(error).__name__)}</figure>"
-    return f'<figure><figcaption>{html.escape(panel.title)}</figcaption><img src="data:image/png;base64,{picture}"></figure>'
+        await page.locator(".rickshaw_legend").wait_for(timeout=3000)
+    except PlaywrightTimeout:
+        return f"<figure>{caption}<p>nothing, in these two minutes</p></figure>"
+    chart, legend = [await page.locator(name).bounding_box() for name in (".graph_area", ".rickshaw_legend")]
+    assert chart is not None
+    assert legend is not None
+    height = legend["y"] + legend["height"] - chart["y"]
+    clip: FloatRect = {"x": chart["x"], "y": chart["y"], "width": chart["width"], "height": height}
+    picture = base64.b64encode(await page.screenshot(clip=clip, full_page=True)).decode()
+    return f'<figure>{caption}<img src="data:image/png;base64,{picture}"></figure>'
 
 
 STYLE = "body{margin:8px;font:13px sans-serif;width:960px;display:flex;flex-wrap:wrap}figure{width:310px;margin:5px}img{width:310px}"
 SHORT_LEGENDS = """addEventListener("DOMContentLoaded", () => {
     const style = document.createElement("style")
-    style.textContent = ".legend, .graph-legend { max-height: 90px; overflow: hidden }"
+    style.textContent = ".rickshaw_legend { max-height: 110px; overflow: hidden }"
     document.head.append(style)
 })"""
 
 
 async def pictures(browser: Browser, port: int, folder: Path, end: dt.datetime) -> None:
     """One for each row of the dashboard."""
-    page = await browser.new_page(viewport={"width": 700, "height": 700})
+    page = await browser.new_page(viewport={"width": 620, "height": 700})
     await page.add_init_script(SHORT_LEGENDS)
     for number, (_, row) in enumerate(itertools.groupby(panels(), lambda panel: panel.row), 1):
         charts = [await draw(page, port, panel, end) for panel in row]
