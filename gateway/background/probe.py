@@ -29,6 +29,9 @@ LARGEST_ANSWER = 1024 * 1024
 LONGEST_LINE = 1024
 """What is kept of a request line for people."""
 
+HIDDEN = "hidden"
+"""What stands for a value that is kept encrypted."""
+
 _BODIES = frozenset({b"POST", b"PUT", b"PATCH"})
 
 
@@ -99,6 +102,12 @@ def key_shown(doubt: Doubtful) -> str:
     return doubt.fence.key.lookup_digest().hex()[:32]
 
 
+def _names_shown(doubt: Doubtful, names: Names) -> Names:
+    """The names as history has them, which is not encrypted: without the key, and without values that are."""
+    captured = dict.fromkeys(names.captured, HIDDEN) if doubt.secret else names.captured
+    return replace(names, key=key_shown(doubt), captured=captured)
+
+
 # ---- lookup and cancel
 
 
@@ -107,7 +116,7 @@ async def _ask_by_template(doubt: Doubtful, policy: Policy, probe: Lookup | Canc
     names = names_of(doubt, policy)
     try:
         made = make_request(probe.request, names)
-        shown = make_request(probe.request, replace(names, key=key_shown(doubt)))
+        shown = make_request(probe.request, _names_shown(doubt, names))
     except Unfillable as error:
         return Finding(source, Verdict.NOT_YET_KNOWN, {"error": f"no request: {error}"}, hopeless=True)
     line: Detail = {"request": _line(shown.method.encode(), shown.target)}
@@ -144,7 +153,7 @@ async def _resend(doubt: Doubtful, policy: Policy, way: Way, sealer: Sealer | No
         original = unpack_request(sealer.open(doubt.sealed, doubt.fence.key.lookup_digest()))
     except (Unsealable, ValueError) as error:
         return Finding("resend", Verdict.NOT_YET_KNOWN, {"error": f"the original request cannot be read: {error}"})
-    line: Detail = {"request": _line(original.method, _bare(original, policy))}
+    line: Detail = {"request": _line(original.method, HIDDEN.encode() if doubt.secret else _bare(original, policy))}
     frame_empty = original.method in _BODIES
     request = UpstreamRequest(original.method, original.target, original.headers, original.body, frame_empty=frame_empty)
     try:

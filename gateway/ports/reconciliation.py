@@ -104,6 +104,7 @@ class Doubtful:
     * `age` is the time since the outcome became unknown, or since an operator requeued the record. `born_ago` is the
       time since this life of the record began.
     * `reason` is that of the doubt. `sealed` is the original request as `Sealer` made it.
+    * `secret`: its captured values and its target are kept encrypted, so that nothing else that is kept may tell them.
     """
 
     fence: Fence
@@ -123,6 +124,7 @@ class Doubtful:
     captured: Mapping[str, str]
     sealed: bytes | None = None
     evidence: Evidence | None = None
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)

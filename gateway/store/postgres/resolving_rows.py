@@ -146,7 +146,8 @@ def _opened(doubtful: Doubtful, sealer: RecordSealer) -> Doubtful:
     if evidence is not None:
         evidence = Evidence(sealer.open_answer(key, doubtful.fence.record_id, evidence.response), evidence.entry)
     captured, target = sealer.open_captured(key, doubtful.captured), sealer.open_target(key, doubtful.target)
-    return replace(doubtful, captured=captured, target=target, evidence=evidence)
+    secret = captured is not doubtful.captured or target is not doubtful.target
+    return replace(doubtful, captured=captured, target=target, evidence=evidence, secret=secret)
 
 
 def decode_subject(row: Row, sealer: RecordSealer) -> Subject:

@@ -44,7 +44,14 @@ def order(key: bytes) -> bytes:
 
 
 async def answer_marked(exchange: Exchange) -> None:
+    if exchange.seen.method == b"GET":
+        assert exchange.seen.target == b"/orders?id=marker_value"
+        await exchange.answer(200, b'{"done": false}')
+        return
     exchange.execute()
+    if exchange.seen.value("idempotency-key") == b"lost":
+        exchange.hang_up()
+        return
     body = LARGE if exchange.seen.value("idempotency-key") == b"large" else b'{"marker_answer": 1}'
     fields = (b"X-Marker-Field: marker_field",)
     await exchange.send(b"HTTP/1.1 299 marker_line\r\n" + b"\r\n".join(fields) + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -88,7 +95,13 @@ async def test_dumps_hold_no_byte_of_request_or_answer(setup: Setup, upstream: C
             first, again = await ask(gateway.port, order(key)), await ask(gateway.port, order(key))
             assert (first.status, again.status, again.reason, again.body) == (299, 299, first.reason, first.body)
             assert again.field("x-marker-field") == b"marker_field"
-        dump = await dump_postgres(setup.postgres) + await entries(setup.redis, 2)
+        assert (await ask(gateway.port, order(b"lost"))).status == 502
+        assert (await command(gateway, "records look-now", "--key", "lost", "--reason", "r", "--actor", "a", "--yes"))[0] == 0
+        dump = b""
+        async with asyncio.timeout(30):
+            while b"GET /orders?id=hidden" not in dump:  # the look that history has
+                dump = await dump_postgres(setup.postgres) + await entries(setup.redis, 2)
+                await asyncio.sleep(0.1)
     assert [marker for marker in MARKERS if marker in dump.lower()] == []
     async with running(replace(setup, routes=ROUTES, max_execution="30s"), tmp_path, "clear") as gateway:
         await ask(gateway.port, order(b"clear"))
