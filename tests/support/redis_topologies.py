@@ -3,7 +3,7 @@
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +141,19 @@ def sentinels(folder: Path, *, binary: Path | None = None, down_after_ms: int = 
         yield made
 
 
-def _sentinel(folder: Path, program: Path, word: str, primary: int, down_after_ms: int) -> tuple[int, Child]:
+@contextmanager
+def lone_sentinel(folder: Path, word: str, primary: int, *more: str) -> Iterator[int]:
+    """The port of one Sentinel that knows a primary of this machine. `more`: lines of its configuration."""
+    port, child = _sentinel(folder, server_of_the_path(), word, primary, 5000, "1", more)
+    try:
+        yield port
+    finally:
+        child.end(STOP)
+
+
+def _sentinel(
+    folder: Path, program: Path, word: str, primary: int, down_after_ms: int, quorum: str = "2", more: Sequence[str] = ()
+) -> tuple[int, Child]:
     folder.mkdir(parents=True)
     configuration = folder / "sentinel.conf"
     lock = (folder / "lock").open("wb")
@@ -153,10 +165,11 @@ def _sentinel(folder: Path, program: Path, word: str, primary: int, down_after_m
             f"dir {quoted(folder)}",
             f"requirepass {word}",
             f"sentinel sentinel-pass {word}",
-            f"sentinel monitor {MASTER} {LOOPBACK} {primary} 2",
+            f"sentinel monitor {MASTER} {LOOPBACK} {primary} {quorum}",
             f"sentinel auth-pass {MASTER} {word}",
             f"sentinel down-after-milliseconds {MASTER} {down_after_ms}",
             f"sentinel failover-timeout {MASTER} 3000",
+            *more,
         ]
         write_private(configuration, "\n".join(lines) + "\n")
         return [str(program), str(configuration), "--sentinel"]
