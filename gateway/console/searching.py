@@ -18,7 +18,6 @@ WAYS = {
 }
 """By what a text is looked for, with the words of the form."""
 
-_IN_LOG = "Look for that: jq 'select(.trace_id == \"{trace}\") | .request_id' gateway.log"
 _NAMES = ("q", "by", "state", "route", "since", "until")
 
 
@@ -56,15 +55,14 @@ def read_search(query: Mapping[str, str], state: str | None = None) -> Search:
             instants[name] = _instant(given[name])
         except ValueError:
             instants[name], mistakes[name] = None, "Write it as 2026-11-28 04:21, in UTC."
-    if given["q"] and given["by"] == "trace_id":
-        mistakes["q"] = "Records keep no trace: the log has its request id. " + _IN_LOG.format(trace=given["q"])
-    sought = {given["by"]: given["q"]} if given["q"] and given["by"] not in {"id", "trace_id"} else {}
+    sought = {given["by"]: given["q"]} if given["q"] and given["by"] != "id" else {}
     selection = Selection(
         state or given["state"] or None,
         given["route"] or None,
         key=sought.get("key"),
         scope_id=sought.get("scope_id"),
         request_id=sought.get("request_id"),
+        trace_id=sought.get("trace_id"),
         since=instants["since"],
         until=instants["until"],
         key_digest=sought.get("key_digest"),

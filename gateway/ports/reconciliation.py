@@ -257,10 +257,10 @@ class Reconciliation(Protocol):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which records. `state`: a status, or `dead_letter`; None: any. `route`: a route id. `scope`: a scope's name.
-    `key`: the client's key, exactly. `scope_id`: one caller's, whole. `request_id`: that of the last attempt. `since`,
-    `until`: made at this instant or later, and before this one. `digests`: of those `RecordKey.lookup_digest`s that lie
-    between these two, as far as they go. `key_digest`: the key as logs show it, which no store knows: it leaves this
-    one to its caller.
+    `key`: the client's key, exactly. `scope_id`: one caller's, whole. `request_id`: that of the last attempt. `trace_id`:
+    that id was made in this trace, with which it begins. `since`, `until`: made at this instant or later, and
+    before this one. `digests`: of those `RecordKey.lookup_digest`s that lie between these two, as far as they go.
+    `key_digest`: the key as logs show it, which no store knows: it leaves this one to its caller.
     """
 
     state: str | None = None
@@ -269,6 +269,7 @@ class Selection:
     key: str | None = None
     scope_id: str | None = None
     request_id: str | None = None
+    trace_id: str | None = None
     since: dt.datetime | None = None
     until: dt.datetime | None = None
     digests: tuple[bytes, bytes] | None = None

@@ -13,7 +13,7 @@ from gateway.core.model import Headers
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
-from gateway.core.trace_context import carry
+from gateway.core.trace_context import TRACE_PARENT, carry
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
 from gateway.http.body import ClientGone, ClientSilent
@@ -97,9 +97,17 @@ class Proxy:
         """
         if self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
             return self._webhooks.handle(call, route)
-        call.begin(self.routing, self._request_id(call.fields.first(b"x-request-id")), self._clock.boottime())
+        given, parent = call.fields.first(b"x-request-id"), call.fields.first(b"traceparent")
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            request_id = given.decode()
+        else:
+            # It begins with the id of the client's trace: records keep it, and so are found by the trace without a column for that.
+            request_id, trace = self._randomness.token().hex(), None if parent is None else TRACE_PARENT.match(parent)
+            if trace is not None:
+                request_id = f"{trace[1].decode()}-{request_id[:16]}"
+        call.begin(self.routing, request_id, self._clock.boottime())
         if (tracing := call.routing.edge.tracing) is not None:
-            call.trace = tracing.begin(call.fields.first(b"traceparent"), call.request_id, self._randomness.token())
+            call.trace = tracing.begin(parent, request_id, self._randomness.token())
         found = self._look(call)
         if not isinstance(found, RoutePlan):
             return self._finish(call, found) if isinstance(found, Reply) else self._wait(call, found)
@@ -159,11 +167,6 @@ class Proxy:
             if body is not None and not isinstance(body, bytes):
                 body.close()
         return False
-
-    def _request_id(self, given: bytes | None) -> str:
-        if given is not None and _REQUEST_ID.fullmatch(given):
-            return given.decode()
-        return self._randomness.token().hex()
 
     # ---- head
 

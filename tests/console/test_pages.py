@@ -146,6 +146,12 @@ async def test_a_form_says_what_is_missing(house: House) -> None:
         assert "ada" in await page(session, "audit")
 
 
+async def test_a_search_by_trace_says_when_only_the_log_can_tell(house: House) -> None:
+    async with browsing(house, house.operator) as session:
+        assert "the log has the request ids of each trace" in await page(session, f"records?by=trace_id&q={'a' * 32}")
+        assert 'id="mistake-q"' in await page(session, "records?by=trace_id&q=nonsense", 400)
+
+
 async def test_nothing_unseen_misleads(house: House) -> None:
     """Marks of direction, spaces without width and controls stand escaped wherever a page says something; a form keeps what was typed."""
     deceit = "paid\u202e\u200b\x85"

@@ -321,6 +321,7 @@ def _selection(*, state: bool) -> "list[Json]":
         _query("key", text, "The client's key, exactly."),
         _query("scope_id", text, "One caller's scope, as log lines and records have it."),
         _query("request_id", text, "The request id of the last attempt: `X-Request-Id` at the upstream."),
+        _query("trace_id", {"type": "string", "pattern": "^[0-9a-f]{32}$"}, "The trace in which the gateway has made the request's id."),
         _query("key_digest", {"type": "string", "pattern": "^[0-9a-f]{16}$"}, "The key as log lines have it. Quick with `scope_id`."),
         _query("since", _INSTANT, "Records that were made at this instant or later."),
         _query("until", _INSTANT, "Records that were made before this instant."),

@@ -26,7 +26,7 @@ from gateway.operate.operations import (
 )
 from gateway.ports.reconciliation import Selection
 
-_SELECTION = ("state", "route", "scope", "key", "scope_id", "request_id", "key_digest", "since", "until")
+_SELECTION = ("state", "route", "scope", "key", "scope_id", "request_id", "trace_id", "key_digest", "since", "until")
 _GROUNDS = ("reason", "actor")
 _ANSWER = ("status", "headers", "body", "body_base64")
 _WRITE_BYTES = 64 * 1024
@@ -78,6 +78,7 @@ def _selection(query: Query, state: str | None = None) -> Selection:
         query.text("key"),
         scope_id=query.text("scope_id"),
         request_id=query.text("request_id"),
+        trace_id=query.text("trace_id"),
         since=query.instant("since"),
         until=query.instant("until"),
         key_digest=query.text("key_digest"),

@@ -49,6 +49,7 @@ def selection_options(*, state: bool) -> Callable[[Command], Command]:
         )(command)
         command = click.option("--key-digest", metavar="HEX", help="Only the key that log lines show so. Quick with --scope-id.")(command)
         command = click.option("--scope-id", metavar="ID", help="Only records of this caller, as log lines have it.")(command)
+        command = click.option("--trace-id", metavar="HEX", help="Only records of this trace. Not of requests that brought an id.")(command)
         command = click.option("--request-id", metavar="ID", help="Only the record whose last attempt had this request id.")(command)
         command = click.option("--key", metavar="KEY", help="Only records of this key, exactly as the client sent it.")(command)
         command = click.option("--scope", metavar="SCOPE", help="Only records of this scope, by its name.")(command)
@@ -63,7 +64,7 @@ def selection_options(*, state: bool) -> Callable[[Command], Command]:
 def selection_of(given: Mapping[str, Any], state: str | None = None) -> "Selection":
     from gateway.ports.reconciliation import Selection
 
-    names = ("route", "scope", "key", "scope_id", "request_id", "key_digest", "since", "until")
+    names = ("route", "scope", "key", "scope_id", "request_id", "trace_id", "key_digest", "since", "until")
     return Selection(state or given.get("state"), **{name: given[name] for name in names})
 
 

@@ -21,6 +21,7 @@ LINE_MAX = 2**63 - 1
 """The largest id that a line of the audit table can have."""
 """Records, or lines of the audit, in one page at most."""
 
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _KEY_DIGEST = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 ACTOR_MAX = 255
@@ -71,6 +72,8 @@ def check_selection(selection: Selection) -> None:
         text = getattr(selection, name)
         if text is not None and not (text and keepable(text)):
             raise Wrong(name, "no record can have this one")
+    if selection.trace_id is not None and not _TRACE_ID.fullmatch(selection.trace_id):
+        raise Wrong("trace_id", "32 hex digits in small letters, as in `traceparent` and in log lines")
     if selection.key_digest is not None and not _KEY_DIGEST.fullmatch(selection.key_digest):
         raise Wrong("key_digest", "16 hex digits, as a log line has them in `key`")
 

@@ -144,7 +144,7 @@ def waiting_json(waiting: Waiting) -> Json:
 def selection_json(selection: Selection) -> dict[str, str | None]:
     """A selection as an audit line keeps it: only what it says. The key itself is what the operator typed, and stays out."""
     given = {
-        **{name: getattr(selection, name) for name in ("state", "route", "scope", "scope_id", "request_id", "key_digest")},
+        **{name: getattr(selection, name) for name in ("state", "route", "scope", "scope_id", "request_id", "trace_id", "key_digest")},
         "since": instant(selection.since),
         "until": instant(selection.until),
     }

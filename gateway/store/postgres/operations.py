@@ -158,6 +158,8 @@ def _narrowed(selection: Selection) -> str | None:
     found = {name: instant.isoformat() for name, instant in instants.items() if instant is not None}
     if selection.request_id is not None:
         found["request_id"] = selection.request_id
+    if selection.trace_id is not None:
+        found["trace_id"] = selection.trace_id
     if selection.digests is not None:
         found["from_digest"], found["to_digest"] = (digest.hex() for digest in selection.digests)
     return json.dumps(found) if found else None

@@ -74,6 +74,7 @@ scanned AS MATERIALIZED (
                 $8::jsonb IS NULL
                 OR (
                     ($8->>'request_id' IS NULL OR r.request_id = $8->>'request_id')
+                    AND ($8->>'trace_id' IS NULL OR starts_with(r.request_id, ($8->>'trace_id') || '-'))
                     AND ($8->>'since' IS NULL OR r.created_at >= ($8->>'since')::timestamptz)
                     AND ($8->>'until' IS NULL OR r.created_at < ($8->>'until')::timestamptz)
                     AND (

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator
 
@@ -323,6 +324,31 @@ async def test_request_ids_are_kept_or_replaced(wire: Wire, target: bytes, name:
     assert [answer.field("x-request-id")] == seen
     assert (seen == [given]) is kept
     assert seen[0]
+
+
+TRACE = b"4bf92f3577b34da6a3ce929d0e0e4736"
+PARENTS = {
+    "of a trace": (b"00-" + TRACE + b"-00f067aa0ba902b7-01", True),
+    "not sampled": (b"00-" + TRACE + b"-00f067aa0ba902b7-00", True),
+    "a later version": (b"cc-" + TRACE + b"-00f067aa0ba902b7-01-more", True),
+    "capital letters": (b"00-" + TRACE.upper() + b"-00f067aa0ba902b7-01", False),
+    "no trace": (b"00-" + b"0" * 32 + b"-00f067aa0ba902b7-01", False),
+    "short": (b"00-" + TRACE[1:] + b"-00f067aa0ba902b7-01", False),
+    "nothing": (b"", False),
+}
+
+
+@pytest.mark.parametrize("name", PARENTS)
+async def test_a_new_request_id_begins_with_the_trace(wire: Wire, name: str) -> None:
+    """So that a record, which keeps it, is found by the trace. What is no trace leaves no mark, and a client's own id stays."""
+    parent, told = PARENTS[name]
+    case = slug(f"trace {name}")
+    await ask(wire.port, guarded(case, b"traceparent: " + parent))
+    (seen,) = wire.stub.one(case).values(b"X-Request-Id")
+    assert re.fullmatch(TRACE + rb"-[0-9a-f]{16}" if told else rb"[0-9a-f]{32}", seen)
+    own = slug(f"own id, trace {name}")
+    await ask(wire.port, guarded(own, b"traceparent: " + parent, b"X-Request-Id: mine"))
+    assert wire.stub.one(own).values(b"X-Request-Id") == [b"mine"]
 
 
 async def test_two_request_ids_are_one(wire: Wire) -> None:

@@ -58,6 +58,7 @@ async def test_records_are_filtered(api: aiohttp.ClientSession, house: House) ->
     assert await keys(api, key="a", route="create-refund") == ["a"]
     assert await keys(api, scope="create-refund") == ["a", "c"]
     assert await keys(api, key="nothing") == []
+    assert await keys(api, trace_id="4bf92f3577b34da6a3ce929d0e0e4736") == []
 
 
 async def test_pages_are_walked_by_cursor(api: aiohttp.ClientSession, house: House) -> None:
@@ -206,6 +207,7 @@ WRONG_QUERIES = [
     ("records", "limit=1e2", "limit"),
     ("records", "key=a&key=b", "key"),
     ("records", "kee=a", "kee"),
+    ("records", "trace_id=4BF92F3577B34DA6A3CE929D0E0E4736", "trace_id"),
     ("records", "key=%00", "key"),
     ("records", "key=", "key"),
     ("records", "cursor=zzz", "cursor"),

@@ -143,6 +143,13 @@ async def test_a_key_is_found_in_every_scope(harness: PostgresHarness) -> None:
     assert await walk(harness, Selection(key="")) == []
 
 
+async def test_a_record_is_found_by_the_trace_in_which_its_request_id_was_made(harness: PostgresHarness) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    for n, request_id in enumerate((f"{trace}-00f067aa0ba902b7", trace, f"x{trace}-1", trace[:-1] + "7-00f067aa0ba902b7")):
+        await make(harness, key(f"k{n}"), "completed", request_id=request_id)
+    assert await walk(harness, Selection(trace_id=trace)) == ["k0"]
+
+
 async def test_a_record_is_found_by_what_a_log_line_has(harness: PostgresHarness) -> None:
     """One caller's records, exactly; the request id of the last attempt; when it was made; and the first bits of its digest."""
     for n in range(3):
