@@ -36,12 +36,12 @@ _VERDICTS = {
     "not_yet_known": "not yet known",
     "dead_lettered": "given up: a dead letter",
 }
-_ACTIONS = {
+ACTIONS = {
     "executed": "Verdict: executed",
     "not_executed": "Verdict: not executed",
     "released": "Released",
     "requeued": "Queued for looks again",
-    "looked_now": "A look was asked for",
+    "look_now": "A look was asked for",
     "proposed": "A verdict was proposed",
     "rejected": "The proposed verdict was rejected",
 }
@@ -93,7 +93,7 @@ def _remembered(line: Remembered) -> Moment:
     entry = line.entry
     facts = _facts(entry.detail)
     if entry.source == "operator":
-        title = _ACTIONS.get(entry.what, entry.what.replace("_", " ").capitalize())
+        title = ACTIONS.get(entry.what, entry.what.replace("_", " ").capitalize())
         return Moment(line.at, "person", title, entry.actor, entry.reason, facts)
     if entry.source == "attempt":
         return Moment(

@@ -16,13 +16,15 @@ from gateway.console.answers import Answer, Given, preview, read_answer
 from gateway.console.figures import Meter, figures
 from gateway.console.rooms.routes import flat
 from gateway.console.searching import read_search
-from gateway.console.timeline import timeline
+from gateway.console.timeline import ACTIONS, timeline
 from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.core.policy import Policy
 from gateway.operate.admin.exposition import read
+from gateway.operate.admin.figures import figures as api_figures
 from gateway.operate.operations import Wrong
 from gateway.operate.operations.rules import Change
 from gateway.ports.reconciliation import Entry, Listed, Remembered, Shown
+from gateway.store.postgres.queries import QUERIES
 
 CONSOLE = Path(words.__file__).parent
 NOW = dt.datetime(2026, 11, 28, 4, 30, tzinfo=dt.UTC)
@@ -142,6 +144,13 @@ def test_a_timeline_is_in_order_and_knows_what_is_to_come() -> None:
     assert (moments[3].actor, moments[3].reason) == ("ana", "INC-7")
 
 
+def test_each_word_that_a_change_leaves_in_history_has_a_title() -> None:
+    """The statements write them."""
+    written = {what for sql in QUERIES.values() for what in re.findall(r"'operator', '(\w+)'", sql)}
+    assert written
+    assert written <= ACTIONS.keys()
+
+
 def test_a_search_is_shown_again_as_it_was_given() -> None:
     """What is wrong is told at its field, and a record id says itself what it is."""
     search = read_search({"q": " k 1 ", "state": "unknown", "route": "pay", "since": "2026-11-28 04:21", "utm": "x"})
@@ -210,6 +219,21 @@ idempotency_upstream_target_up{target="http://a\\"b",upstream="api"} 0.0
 idempotency_requests_total{broken
 go_gc 1
 """
+
+
+def test_the_api_has_the_decisions_of_each_route() -> None:
+    """What the page of routes shows, for `mode: observe`, too."""
+    told = api_figures(EXPOSED % (10, 1))
+    assert told["routes"] == {
+        "pay": {
+            "requests": 15.0,
+            "in_flight": 3.0,
+            "unknown": 2.0,
+            "dead_letters": 1.0,
+            "unknown_oldest_age_seconds": 61.5,
+            "decisions": {"execute": 10.0, "replay": 5.0},
+        }
+    }
 
 
 def test_figures_are_what_the_metrics_say() -> None:

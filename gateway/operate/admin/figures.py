@@ -20,8 +20,11 @@ Json = dict[str, object]
 
 
 def figures(exposition: str) -> Json:
-    """What JSON can carry. `requests` counts from the start of the processes, by decision: of two readings the difference is a rate."""
+    """What JSON can carry. `requests` counts from the start of the processes, by decision, and so do the `decisions` of a route (under
+    `mode: observe` what would have been decided): of two readings the difference is a rate.
+    """
     requests, records = defaultdict[str, float](float), dict[str, float]()
+    decisions: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     routes: defaultdict[str, dict[str, float]] = defaultdict(dict)
     single: dict[str, float] = {}
     targets: list[Json] = []
@@ -29,6 +32,7 @@ def figures(exposition: str) -> Json:
         name, labels, value = series.name.removeprefix(PREFIX), series.labels, series.value
         if name == "requests_total":
             requests[labels["decision"]] += value
+            decisions[labels["route"]][labels["decision"]] += value
             routes[labels["route"]]["requests"] = routes[labels["route"]].get("requests", 0.0) + value
         elif name in _OF_ROUTES:
             routes[labels["route"]][_OF_ROUTES[name]] = value
@@ -48,5 +52,5 @@ def figures(exposition: str) -> Json:
         "redis_away": single.get("redis_breaker_open") == 1.0,
         "last_reload_successful": single.get("config_last_reload_successful") != 0.0,
         "targets": targets,
-        "routes": dict(routes),
+        "routes": {name: {**route, "decisions": decisions.get(name, {})} for name, route in routes.items()},
     }
