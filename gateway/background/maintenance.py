@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.ports import Clock, Maintenance, Observer, Randomness, StoreUnavailable
 
+SWEEP, REAP = "sweep", "reap"
 SWEEP_EVERY = 1.0
 REAP_EVERY = 5.0
 COUNT_EVERY = 15.0
@@ -53,11 +54,11 @@ class Background:
 
     async def run_sweeper(self) -> None:
         """Sweep for ever, about every second."""
-        await self._every(SWEEP_EVERY, "sweep", self.sweep)
+        await self._every(SWEEP_EVERY, SWEEP, self.sweep)
 
     async def run_reaper(self) -> None:
         """Reap for ever, about every five seconds."""
-        await self._every(REAP_EVERY, "reap", self.reap)
+        await self._every(REAP_EVERY, REAP, self.reap)
 
     async def run_counter(self) -> None:
         """Count for ever, about every fifteen seconds."""
@@ -77,6 +78,7 @@ class Background:
             total += len(swept)
             if len(swept) < BATCH:
                 return total
+            self._observer.background_ran(SWEEP)  # a long backlog is no standstill
 
     async def reap(self) -> int:
         """One reaping, then one purge, in batches until nothing is left of either. Returns how many records were reaped."""
@@ -93,6 +95,7 @@ class Background:
         began = self._clock.boottime()
         if count := await work(REAP_BATCH):
             now = self._clock.boottime()
+            self._observer.background_ran(REAP)  # a long backlog is no standstill
             await self._clock.sleep(min(rest_after(now - began, now - since), REAP_EVERY))
         return count
 

@@ -41,7 +41,7 @@ class Rewrite:
     def pattern(self, path: str) -> Pattern:
         """The paths that the upstream gets of a route's."""
         pattern, taken, put = parse_pattern(path), _segments(self.prefix), _segments(self.to)
-        segments: tuple[str | None, ...] = (*put, *pattern.segments[len(taken) :])
+        segments: tuple[str | None, ...] = (*put, *_own(pattern)[len(taken) :])
         return Pattern(segments if segments or pattern.rest else ("",), pattern.rest)
 
     def begins(self, path: str) -> bool:
@@ -53,8 +53,7 @@ class Rewrite:
 def upstream_pattern(path: str, rewrite: Rewrite | None, front: str) -> Pattern:
     """The paths that an upstream gets of a route's. `front`: the path of its URL, without a closing slash."""
     pattern = parse_pattern(path) if rewrite is None else rewrite.pattern(path)
-    own = () if pattern.segments == ("",) else pattern.segments
-    return Pattern((*(path_segments(front) if front else ()), *own) or pattern.segments, pattern.rest)
+    return Pattern((*(path_segments(front) if front else ()), *_own(pattern)) or pattern.segments, pattern.rest)
 
 
 class Rewriting:
@@ -92,6 +91,11 @@ def is_steady(path: bytes) -> bool:
         return False
     names = [segment.partition(b";")[0] for segment in _ESCAPE.sub(b"", path).split(b"/")]
     return not any(b"." in name and not _WORD.search(name) for name in names)
+
+
+def _own(pattern: Pattern) -> tuple[str | None, ...]:
+    """Its segments; the root has none."""
+    return () if pattern.segments == ("",) else pattern.segments
 
 
 def _segments(prefix: str) -> tuple[str, ...]:

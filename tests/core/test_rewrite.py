@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.rewrite import Rewrite, Rewriting, is_steady, path_prefix
+from gateway.core.path_pattern import path_segments
+from gateway.core.rewrite import Rewrite, Rewriting, is_steady, path_prefix, upstream_pattern
 
 PLACES = [
     ("/v1", "/", b"/v1/pay?x=/v1", b"/pay?x=/v1"),
@@ -87,3 +88,20 @@ def test_what_is_no_prefix_is_refused(text: str) -> None:
 def test_a_prefix_has_one_spelling(text: str, expected: str) -> None:
     """Without a closing slash."""
     assert path_prefix(text) == expected
+
+
+@given(
+    st.sampled_from(["/", "/v1", "/v1/a"]),
+    st.sampled_from(["/", "/api", "/api/v2"]),
+    st.lists(st.sampled_from(["pay", "{id}"]), max_size=3),
+    st.sampled_from(["", "/api", "/a/b"]),
+    st.booleans(),
+)
+@example(prefix="/", to="/api", more=[], front="", rewrites=True)
+def test_what_the_upstream_gets_belongs_to_its_pattern(prefix: str, to: str, more: list[str], front: str, rewrites: bool) -> None:
+    """Whatever stands in front of it, and whether or not something is rewritten."""
+    path = prefix.removesuffix("/") + "".join(f"/{one}" for one in more) or "/"
+    target = path.replace("{id}", "ch_1").encode()
+    rewrite = Rewrite(prefix, to) if rewrites else None
+    got = front + Rewriting(rewrite).apply(target).decode()
+    assert upstream_pattern(path, rewrite, front).matches(path_segments(got))

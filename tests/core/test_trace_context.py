@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.trace_context import TRACE_PARENT, Sampling, anchor, carry
+from gateway.core.trace_context import TRACE_PARENT, Anchor, Sampling, Trace, anchor, carry, told_to_upstream
 
 tokens = st.binary(min_size=16, max_size=16)
 spans, traces = st.integers(1, 2**64 - 1).map("{:016x}".format), st.integers(1, 2**128 - 1).map("{:032x}".format)
@@ -54,3 +54,11 @@ def test_the_upstream_gets_one_trace(lines: list[tuple[bytes, bytes]]) -> None:
     sent = carry(tuple(lines), trace)
     assert sent[-1] == (b"traceparent", trace.field())
     assert sent[:-1] == tuple(line for line in lines if line[0].lower() != b"traceparent")
+
+
+@given(st.binary(min_size=16, max_size=16).filter(any), st.binary(min_size=8, max_size=8).filter(any), st.booleans())
+def test_what_an_upstream_was_told_is_read_back(trace_id: bytes, span: bytes, sampled: bool) -> None:
+    """Of a trace that is not sampled nothing is: there is no span below which anything could stand."""
+    told = Trace(trace_id.hex(), None, "1" * 16, span.hex(), sampled).field()
+    assert told_to_upstream(told) == (Anchor(trace_id.hex(), span.hex()) if sampled else None)
+    assert told_to_upstream(None) is told_to_upstream(told[:-1]) is None

@@ -80,7 +80,7 @@ async def _program(entrance: Entrance, request: web.Request, handler: Handler) -
     refusal = _take_session(entrance, request)
     if refusal is not None:
         return refusal
-    if request.headers.get("Sec-Fetch-Site", "same-origin") not in _OWN_PAGES:
+    if _of_another_site(request):
         return problem(403, "A session is for the console's own pages.")
     if request.method not in _READS and not entrance.is_csrf_token(request.headers.get(CSRF_HEADER, ""), request[FORM_ID]):
         return problem(403, f"With a session all but reads need its CSRF token in {CSRF_HEADER}; programs send a bearer token instead.")
@@ -143,13 +143,18 @@ async def _before_login(entrance: Entrance, request: web.Request, handler: Handl
     return response
 
 
+def _of_another_site(request: web.Request) -> bool:
+    """Whether the browser says that a page of another site, or of another origin of this one, has sent it."""
+    return request.headers.get("Sec-Fetch-Site", "same-origin") not in _OWN_PAGES
+
+
 async def _is_form_of_ours(entrance: Entrance, request: web.Request) -> bool:
     """Whether the request only reads, or carries the CSRF token of its session and no browser says that another site's page sent it. Raises
     aiohttp's errors, as `_read_form`.
     """
     if request.method in _READS:
         return True
-    if request.headers.get("Sec-Fetch-Site", "same-origin") not in _OWN_PAGES:
+    if _of_another_site(request):
         return False
     form, given = await _read_form(request), request.headers.get(CSRF_HEADER)
     if given is None:

@@ -1,6 +1,7 @@
 """Verdicts that need a second person, on a real Postgres."""
 
 import asyncio
+import datetime as dt
 import hashlib
 import secrets
 from collections.abc import AsyncIterator
@@ -10,6 +11,8 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, Status, StoredResponse, Terms
 from gateway.core.policy import Policy
@@ -29,7 +32,10 @@ from gateway.operate.operations import (
     TooEarly,
     Wrong,
 )
+from gateway.operate.operations.proposals import cursor_after, position_of
 from gateway.ports import Retention
+from gateway.ports.approvals import Proposal
+from gateway.ports.approvals import Proposed as Waiting
 from gateway.ports.reconciliation import Selection, Shown
 from gateway.runtime.record_sealing import RecordSealer
 from gateway.runtime.sealing import AesSealer
@@ -282,6 +288,16 @@ async def test_an_amount_of_zero_is_a_number(house: House) -> None:
         await house.unknown(key, amount, old=False)
     found, _ = await house.desk(APPROVER).by_amount(Selection(), "amount")
     assert [listed.key.key for listed in found] == ["b", "c", "a"]
+
+
+@given(st.datetimes(timezones=st.just(dt.UTC)), st.uuids())
+def test_a_cursor_of_proposals_leads_behind_the_last_one(at: dt.datetime, proposal_id: UUID) -> None:
+    """To the microsecond; a page that is not full is the last one."""
+    proposal = Proposal(proposal_id, RecordKey("s", "k"), UUID(int=1), 1, Status.UNKNOWN, "executed", "ana", "user:ana", "r")
+    found = [Waiting(proposal, at, at, None, stale=False)]
+    assert position_of(cursor_after(found, 1)) == (at, proposal_id)
+    assert cursor_after(found, 2) is None
+    assert position_of(None) is None
 
 
 async def test_a_preview_is_what_a_retry_gets(house: House) -> None:
