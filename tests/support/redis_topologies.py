@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from redis.crc import key_slot
@@ -15,17 +15,39 @@ from redis.exceptions import RedisError
 
 from gateway.devtools.embedded import RedisServer, start_redis
 from gateway.devtools.embedded.launch import LOOPBACK, Plan, free_port, launch
-from gateway.devtools.embedded.process import Child, write_private
+from gateway.devtools.embedded.process import Child, EmbeddedError, write_private
 from gateway.devtools.embedded.redis import START_TIMEOUT, STOP, answers, find_server, quoted
 
 MASTER = "payments"
 SLOTS = 16384
+BUS = 10_000
+"""A cluster's nodes talk to each other at a port so far above their own."""
+TRIES = 4
+BUS_IS_SAFE = range(20_000, 32_768 - BUS)
+T = TypeVar("T")
 
 
 def server_of_the_path() -> Path:
     """The `redis-server` of the PATH, or else that of the wheel."""
     found = shutil.which("redis-server")
     return find_server() if found is None else Path(found)
+
+
+def node_port() -> int:
+    """A free port for a node of a cluster. The port of its bus is out of the range for outgoing connections, too: one of these
+    could take it whenever the node is started.
+    """
+    while True:
+        if (port := free_port()) in BUS_IS_SAFE:
+            return port
+
+
+def with_another_port(start: Callable[[int], T]) -> T:
+    """What `start` makes with a port of `node_port`, or with another one if a server elsewhere was faster."""
+    for _ in range(TRIES):
+        with suppress(EmbeddedError):
+            return start(node_port())
+    return start(node_port())
 
 
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -54,8 +76,14 @@ class Node:
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_private(self.folder / "redis.password", self.word + "\n")
-        self.server = start_redis(self.folder, port=self.port or None, binary=self.binary, settings=self.settings)
+        if self.port:
+            self.server = self._at(self.port)
+        else:
+            self.server = with_another_port(self._at)
         self.port = self.server.port
+
+    def _at(self, port: int) -> RedisServer:
+        return start_redis(self.folder, port=port, binary=self.binary, settings=self.settings)
 
     def kill(self) -> None:
         if self.server is not None:
@@ -184,7 +212,7 @@ def _sentinel(
         port_taken="Address already in use",
         timeout=START_TIMEOUT,
     )
-    process, port = launch(plan, free_port())
+    process, port = launch(plan, None)
     return port, Child(process, lock)
 
 

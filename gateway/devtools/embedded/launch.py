@@ -132,8 +132,10 @@ def free_port() -> int:
 
     Below the ports that systems hand out to outgoing connections, any of which could take it in the next moment.
     """
+    if len(_given) > len(PORTS) // 2:
+        _given.clear()
     while True:
-        port = PORTS.start + secrets.randbelow(len(PORTS))
+        port = secrets.choice(PORTS)
         if port not in _given and _can_bind(port):
             _given.add(port)
             return port

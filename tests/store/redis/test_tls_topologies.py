@@ -14,7 +14,7 @@ from gateway.store.redis.hotpath import Acquired, HotPath
 from gateway.store.redis.server import CLUSTER_RIGHTS, RIGHTS
 from gateway.store.redis.servers import faults_of, topology_of
 from tests.store.redis.support import digest
-from tests.support.redis_topologies import MASTER, SLOTS, Node, lone_sentinel, server_of_the_path, until
+from tests.support.redis_topologies import MASTER, SLOTS, Node, lone_sentinel, server_of_the_path, until, with_another_port
 
 WORD = "a-word-of-the-tests"
 
@@ -53,11 +53,17 @@ def papers(tmp_path: Path) -> Papers:
 
 
 @contextmanager
-def server(folder: Path, settings: dict[str, str]) -> Iterator[Node]:
-    node = Node(folder, WORD, settings, server_of_the_path())
-    node.start()
+def server(folder: Path, papers: Papers, *settings: str) -> Iterator[tuple[Node, int]]:
+    """A server with these settings set to yes, and its port for TLS."""
+
+    def started(port: int) -> tuple[Node, int]:
+        node = Node(folder, WORD, {**papers.server(port), **dict.fromkeys(settings, "yes")}, server_of_the_path())
+        node.start()
+        return node, port
+
+    node, port = with_another_port(started)
     try:
-        yield node
+        yield node, port
     finally:
         node.stop()
 
@@ -87,8 +93,8 @@ async def serves_those_it_knows(url: str, stranger: str) -> None:
 
 async def test_sentinels_under_tls(papers: Papers, tmp_path: Path) -> None:
     """The primary's user and the Sentinels' password are two. A server of another authority is told at once, in a sentence."""
-    port, watching = free_port(), free_port()
-    with server(tmp_path / "redis", {**papers.server(port), "tls-replication": "yes"}) as node:
+    watching = free_port()
+    with server(tmp_path / "redis", papers, "tls-replication") as (node, port):
         node.ask("ACL", "SETUSER", "app", "on", ">app-word", *RIGHTS.split())
         lines = [f"{name} {value}" for name, value in {**papers.server(watching), "tls-replication": "yes"}.items()]
         with lone_sentinel(tmp_path / "sentinel", WORD, port, *lines):
@@ -99,8 +105,7 @@ async def test_sentinels_under_tls(papers: Papers, tmp_path: Path) -> None:
 
 async def test_a_cluster_under_tls(papers: Papers, tmp_path: Path) -> None:
     """Nodes are found by the ports that they have for TLS; a user of its own rights is enough."""
-    port = free_port()
-    with server(tmp_path / "redis", {**papers.server(port), "tls-cluster": "yes", "cluster-enabled": "yes"}) as node:
+    with server(tmp_path / "redis", papers, "tls-cluster", "cluster-enabled") as (node, port):
         node.ask("ACL", "SETUSER", "app", "on", ">app-word", *CLUSTER_RIGHTS.split())
         node.ask("CLUSTER", "ADDSLOTS", *range(SLOTS))
         until(lambda: bool(node.ask("CLUSTER INFO")["cluster_state"] == "ok"))
