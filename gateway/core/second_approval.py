@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from gateway.core import texts
 from gateway.core.kinds import Text, Whole
+from gateway.core.reconcile.capture import is_unread
 from gateway.core.setting import Shape
 
 _CAPTURED = Text("the name of a captured value", texts.captured, texts.CAPTURED_PATTERN)
@@ -36,8 +37,8 @@ class SecondApproval:
 def needs_second(rule: SecondApproval | None, captured: Mapping[str, str], *, too_early: bool) -> bool:
     """Whether a verdict is to be a proposal. `too_early`: it is a *not executed*, said while the upstream may still execute.
 
-    A value that is no number counts as a large one, and so do values that nothing opens; a record without the value is another kind of
-    operation.
+    A value that is no number counts as a large one, and so do values that could not be captured, or that nothing opens: else a client
+    would choose by a spelling that one person is enough. A record without the value is another kind of operation.
     """
     if rule is None:
         return False
@@ -47,7 +48,7 @@ def needs_second(rule: SecondApproval | None, captured: Mapping[str, str], *, to
 
 
 def _is_above(above: Above, captured: Mapping[str, str]) -> bool:
-    if "" in captured:  # sealed, and its key is gone
+    if "" in captured or is_unread(above.capture, captured):  # "": sealed, and its key is gone
         return True
     text = captured.get(above.capture)
     amount = None if text is None else amount_of(text)

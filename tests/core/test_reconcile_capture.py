@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.pointers import Json
-from gateway.core.reconcile.capture import MAX_LENGTH, capture
+from gateway.core.reconcile.capture import MAX_LENGTH, UNREAD, capture, is_unread
 from tests.core.jsons import json_texts, texts, values
 
 JSON = b"application/json"
@@ -46,8 +46,19 @@ JSON = b"application/json"
     ],
 )
 def test_captures(value: str, want: str | None) -> None:
-    """Texts and whole numbers, whole; what is of another kind, another number to others, too long, or cannot be kept is left out."""
-    assert capture(f'{{"v":{value}}}'.encode(), JSON, [("v", "/v")]) == ({} if want is None else {"v": want})
+    """Texts and whole numbers, whole; what is of another kind, another number to others, too long, or cannot be kept is left out, and
+    told to be there.
+    """
+    left_out = {} if value in {'""', "null"} else {UNREAD: "v"}
+    assert capture(f'{{"v":{value}}}'.encode(), JSON, [("v", "/v")]) == (left_out if want is None else {"v": want})
+
+
+def test_what_is_left_out_is_told_by_name() -> None:
+    """Each of several; and no part of a name is one."""
+    captured = capture(b'{"amount":1.5,"tip":[1],"order":"o1"}', JSON, [(name, f"/{name}") for name in ("amount", "tip", "order", "gone")])
+    assert captured == {"order": "o1", UNREAD: "amount tip"}
+    assert [is_unread(name, captured) for name in ("amount", "tip", "order", "gone", "", "amoun")] == [True, True, *[False] * 4]
+    assert not is_unread("amount", {})
 
 
 def test_captures_by_name() -> None:
@@ -60,7 +71,7 @@ def test_captures_by_name() -> None:
 @pytest.mark.parametrize("content_type", [None, b"", b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data", b"\xff"])
 def test_only_from_json(content_type: bytes | None) -> None:
     """What is not said to be JSON may be read otherwise by the upstream: nothing of it is captured."""
-    assert capture(b'{"v":"x"}', content_type, [("v", "/v")]) == {}
+    assert capture(b'{"v":"x"}', content_type, [("v", "/v"), ("w", "/w")]) == {UNREAD: "v w"}
 
 
 @pytest.mark.parametrize("content_type", [b"application/json;charset=utf-8", b"Application/JSON", b"application/vnd.api+json"])
@@ -71,8 +82,23 @@ def test_from_all_that_is_json(content_type: bytes) -> None:
 
 @pytest.mark.parametrize("body", [None, b"", b"v=x", b'{"v":"x","v":"y"}', b'{"v":"x"', b"\x1f\x8b"])
 def test_only_from_strict_json(body: bytes | None) -> None:
-    """What is no JSON, or JSON with two meanings, gives nothing."""
-    assert capture(body, JSON, [("v", "/v")]) == {}
+    """What is no JSON, JSON with two meanings, or not at hand gives nothing; only where there is no body there is no value either."""
+    assert capture(body, JSON, [("v", "/v")]) == ({} if body == b"" else {UNREAD: "v"})
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        (b'{"order":{"id":"o1","ID":"o2"}}', {"id": "o1", UNREAD: "id"}),
+        (b'{"order":{"id":"o1"},"Order":{}}', {"id": "o1", UNREAD: "id"}),
+        (b'{"ORDER":{"id":"o1"}}', {UNREAD: "id"}),
+        (b'{"order":{"id":"o1"},"orders":[],"x":{"Order":1}}', {"id": "o1"}),
+        (b'{"order":[{"ID":1}]}', {}),
+    ],
+)
+def test_a_second_spelling_is_told(body: bytes, want: dict[str, str]) -> None:
+    """Go and .NET take a name in other letter cases, too. What is captured stays what is spelled as wanted."""
+    assert capture(body, JSON, [("id", "/order/id")]) == want
 
 
 @given(st.dictionaries(texts, values), st.sets(texts))
@@ -83,7 +109,7 @@ def test_keeps_what_is_there(members: dict[str, Json], others: set[str]) -> None
     for name, value in members.items():
         kept = isinstance(value, str | int) and not isinstance(value, bool) and value != "" and "\0" not in str(value)
         assert captured.get(name) == (str(value) if kept else None)
-    assert captured.keys() <= members.keys()
+    assert captured.keys() - {UNREAD} <= members.keys()
 
 
 @given((json_texts | st.text()).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary())

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gateway.core.model import Fingerprint, Intent, Lease, RecordKey, Status, StoredResponse, Terms
 from gateway.core.policy import Policy
+from gateway.core.reconcile.capture import capture
 from gateway.core.roles import Role
 from gateway.core.second_approval import Above, SecondApproval
 from gateway.operate.operations import (
@@ -72,6 +73,7 @@ class House:
         return Desk(operator, who)
 
     async def begin(self, key: str, amount: str, attempt: bytes = b"") -> Lease:
+        """`amount` is as the request's JSON has it."""
         digest = hashlib.sha256(key.encode()).digest()
         intent = Intent(
             RecordKey("create-charge:none", key),
@@ -81,7 +83,7 @@ class House:
             f"request-{key}",
             "POST",
             b"/v1/charges",
-            captured={"amount": amount},
+            captured=capture(f'{{"amount": {amount}}}'.encode(), b"application/json", [("amount", "/amount")]),
         )
         lease = await self.store.reserve(intent)
         assert isinstance(lease, Lease)
@@ -135,6 +137,13 @@ async def test_a_large_amount_waits_for_another_user(house: House) -> None:
     assert (lines["propose"].actor, lines["propose"].reason) == ("ana", WHY.reason)
     assert (lines["resolve"].actor, lines["resolve"].detail["proposed_by"]) == ("ben", "ana")
     assert await house.desk(OTHER).proposals() == []
+
+
+async def test_an_amount_that_was_not_captured_waits_for_another_user(house: House) -> None:
+    """It is there, and may be large: a number with a fraction is none that is captured."""
+    lease = await house.unknown("fraction", "1000000.50")
+    await house.proposed(lease)
+    assert await house.state(lease.key) is Status.UNKNOWN
 
 
 async def test_who_proposes_does_not_confirm(house: House) -> None:
@@ -274,7 +283,7 @@ async def test_what_is_deleted_or_erased_leaves_no_proposal(house: House) -> Non
 
 async def test_dead_letters_by_amount(house: House) -> None:
     """The largest first, those without a number last; and whether these are all."""
-    for key, amount in (("a", "5"), ("b", "1e3"), ("c", "lots"), ("d", "70")):
+    for key, amount in (("a", "5"), ("b", '"1e3"'), ("c", '"lots"'), ("d", "70")):
         await house.unknown(key, amount, old=False)
     found, whole = await house.desk(APPROVER).by_amount(Selection(), "amount")
     assert ([listed.key.key for listed in found], whole) == (["b", "d", "a", "c"], True)
