@@ -1,13 +1,16 @@
 """Attempts belong to the process: clients may go, the process may be told to stop, and the lease keeper goes on through everything."""
 
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from gateway.core.decision import Label
-from gateway.core.model import Lease, Status
+from gateway.core.model import Lease, RecordKey, Status
+from gateway.engine.leases import LeaseKeeper
 from gateway.ports import NotSent, NotSentReason, Retention
-from tests.engine.stage import Stage, refused, scene, told
+from tests.engine.stage import KEY, Stage, refused, scene, told
 from tests.engine.store import AnswersLate, Lands, LosesReply, Refuses, Stalls
 from tests.engine.upstream import Part
 
@@ -166,6 +169,30 @@ async def test_a_keeper_whose_tick_fails_goes_on(stage: Stage) -> None:
     await stage.clock.sleep(2)
     assert {task for task, _ in stage.observer.failures} == {"renew"}
     assert not keeping.done()
+    keeping.cancel()
+
+
+@scene
+async def test_a_short_lease_beside_a_long_one_is_renewed_in_time(stage: Stage) -> None:
+    """The keeper does not rest as long as the leases allow that it held before."""
+    ticks: list[float] = []
+
+    async def tick() -> None:
+        ticks.append(stage.clock.boottime())
+
+    keeper = LeaseKeeper(stage.store, stage.clock, stage.observer, tick)
+    keeping = stage.loop.create_task(keeper.run())
+    long = await stage.memory.reserve(stage.intent())
+    short = await stage.memory.reserve(replace(stage.intent(), key=RecordKey(KEY.scope_id, "short")))
+    assert isinstance(long, Lease)
+    assert isinstance(short, Lease)
+    keeper.hold(replace(long, duration=600.0))
+    await stage.clock.sleep(2)
+    keeper.hold(replace(short, started=stage.clock.boottime(), duration=0.3))
+    for _ in range(50):
+        await stage.clock.sleep(0.1)
+        assert keeper.trusted(short)
+    assert max(later - earlier for earlier, later in pairwise(ticks)) <= 1.0
     keeping.cancel()
 
 

@@ -49,6 +49,30 @@ async def test_killed_while_the_upstream_holds_the_request(setup: Setup, upstrea
     assert zombies
 
 
+async def test_a_short_lease_beside_a_long_one_does_not_lapse(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
+    """A route of long operations does not have the leases of another route's lapse."""
+    release = asyncio.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await release.wait()
+        await exchange.answer()
+
+    upstream.behave = hold
+    export = ROUTES.replace("id: pay", "id: export").replace("/v1/pay", "/v1/export").replace("{principal", "{lease: 2m, principal")
+    timeouts = "{connect: 1s, first_byte: 20s, read_idle: 1s, total: 20s}"
+    routes = export[: export.index("  - {id: rest")] + ROUTES.lstrip("\n")
+    async with running(replace(setup, routes=routes, timeouts=timeouts, max_execution="20s"), tmp_path) as gateway:
+        long = asyncio.create_task(ask(gateway.port, payment(b"k1", target=b"/v1/export")))
+        await asyncio.sleep(1.5)
+        short = asyncio.create_task(ask(gateway.port, payment(b"k2")))
+        for _ in range(7):
+            await asyncio.sleep(0.5)
+            assert (await ask(gateway.port, payment(b"k2"))).problem == "request-in-progress"
+        release.set()
+        assert [(await asked).status for asked in (long, short)] == [201, 201]
+
+
 async def test_frozen_before_it_sends_sends_nothing(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """A gateway that is stopped between reserve and send, for longer than its lease, finds at its thaw that it may not send."""
     host, port = setup.postgres.rpartition("@")[2].partition("/")[0].split(":")
