@@ -24,7 +24,7 @@ from gateway.engine.answers import Passed, Promised, Refused, Relayed, Replayed,
 from gateway.engine.attempt import COMMIT_UNCONFIRMED, Attempt
 from gateway.engine.attempts import Attempts
 from gateway.engine.dependencies import Dependencies
-from gateway.engine.intents import intent_of
+from gateway.engine.intents import intent_of, uncounted
 from gateway.engine.kept import KeptRequest, open_request
 from gateway.engine.promised import Commitment
 from gateway.engine.retrying import until_answered
@@ -138,7 +138,7 @@ class AcceptedWork:
                 return _told(kept, lease, Status.PENDING)
 
     async def _keep_promise(self, kept: KeptRequest, lease: Lease, promise: Promise, parked: Parked) -> None:
-        """The client has a 202, and now the authority says that too many wait: no limit counts any more. A refusal whose reply
+        """The client has a 202, or nothing, and now the authority says that too many wait: no limit counts any more. A refusal whose reply
         was lost has deleted the record; then it is made anew, unless the key has another by now.
         """
         if parked is not Parked.FULL and parked is not Parked.MISSING:
@@ -146,7 +146,7 @@ class AcceptedWork:
         deps, store = self._deps, self._deps.store
         promise = replace(promise, per_route=_NO_LIMIT, per_principal=_NO_LIMIT)
         if await until_answered(deps, partial(store.park, lease, NO_SLOT, 0.0, promise, unstarted=True)) is Parked.MISSING:
-            intent = intent_of(kept, kept.meaning, deps.randomness.token())
+            intent = uncounted(intent_of(kept, kept.meaning, deps.randomness.token()))
             await until_answered(deps, partial(store.reserve, intent))
             anew = replace(lease, owner=intent.owner, attempt=1, intent=intent)
             await until_answered(deps, partial(store.park, anew, NO_SLOT, 0.0, promise, unstarted=True))
@@ -155,7 +155,7 @@ class AcceptedWork:
         self, guard: GuardPlan, ask: Callable[[], Awaitable[T]], late: Callable[[T], Awaitable[None]] | None = None
     ) -> T | None:
         """What the authority answers, asked until it does; None if that takes longer than a client waits. It is asked on then,
-        and `late` is told the answer.
+        and `late` is told the answer. So it is when this call is cancelled.
         """
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         waits = True
@@ -169,11 +169,11 @@ class AcceptedWork:
 
         self._spawn(write())
         # A wait that cancels nothing: an answer that comes in the moment in which it ends is still an answer.
-        await asyncio.wait([answered], timeout=guard.policy.settle_timeout)
-        if answered.done():
-            return answered.result()
-        waits = False
-        return None
+        try:
+            await asyncio.wait([answered], timeout=guard.policy.settle_timeout)
+        finally:  # also if the request was given up, as a drain does: then nobody else hears what the authority says
+            waits = answered.done()
+        return answered.result() if waits else None
 
     def _write(self, ask: Callable[[], Awaitable[object]]) -> None:
         async def write() -> None:

@@ -1,5 +1,7 @@
 """Makes the intent of a request: what it asks of the store."""
 
+from dataclasses import replace
+
 from gateway.core.model import Fingerprint, Intent
 from gateway.core.redaction import redact_target
 from gateway.engine.request import GuardedRequest
@@ -19,3 +21,10 @@ def intent_of(request: GuardedRequest, meaning: Fingerprint, owner: bytes) -> In
         request.correlation,
         request.sealed,
     )
+
+
+def uncounted(intent: Intent) -> Intent:
+    """The same, for what the gateway does for a request that it has let in: that takes nothing of its caller's quota again, and no limit
+    refuses it.
+    """
+    return replace(intent, terms=replace(intent.terms, quota=None))

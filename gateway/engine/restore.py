@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gateway.core.model import Intent, Lease, Record, Status, StoredResponse
 from gateway.engine.dependencies import Dependencies
-from gateway.engine.intents import intent_of
+from gateway.engine.intents import intent_of, uncounted
 from gateway.engine.request import GuardedRequest
 from gateway.engine.retrying import until_answered
 from gateway.ports import Answered, Doubted, Retention, Settled, Transition
@@ -61,7 +61,7 @@ class Restoring:
         return found.expired and found.born_ago > self.deps.clock.boottime() - self.lease.started
 
     def _intent(self, owner: bytes) -> Intent:
-        return intent_of(self.request, self.request.meaning, owner)
+        return uncounted(intent_of(self.request, self.request.meaning, owner))
 
     async def _put_back(self, end: Answered | Doubted) -> Settled:
         settled = await self.deps.store.restore(self.lease, self._intent(self.lease.owner), end)

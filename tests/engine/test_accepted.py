@@ -241,6 +241,27 @@ async def test_a_refusal_in_the_moment_of_the_202_refuses_or_is_withdrawn(stage:
     assert (reply.label is Label.ACCEPTED) == (await stage.memory.find(third) is not None)
 
 
+@scene
+async def test_a_refusal_that_a_cut_request_does_not_hear_of_leaves_no_lease(stage: Stage) -> None:
+    """A drain was out of patience: nothing was sent, so what was claimed again waits, and does not lapse into a doubt."""
+    policy = replace(ASYNC, concurrency=1, max_pending=MaxPending(1, 1))
+    third = RecordKey("payments:none", "key-3")
+    stage.store.script("reserve", Lands(1.0))
+    assert refused(await ask(stage, policy, key=third)) == (503, "store-unavailable")
+    await stage.quiet()
+    stage.upstream.plays(Part(pauses=(60.0,)))
+    await ask(stage, policy)
+    await ask(stage, policy, key=RecordKey("payments:none", "key-2"))
+    stage.store.script("park", AnswersLate(1.0))
+    cut = stage.loop.create_task(ask(stage, policy, key=third))
+    await stage.clock.sleep(0.5)
+    cut.cancel()
+    await stage.clock.sleep(3.0)
+    found = await stage.memory.find(third)
+    assert found is not None
+    assert (found.status, found.attempt) == (Status.PENDING, 1)
+
+
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_defect_as_it_begins_sends_nothing(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is released or parked then, for anybody to run: so nothing of it may be at the upstream."""

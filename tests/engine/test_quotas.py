@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.decision import Label
 from gateway.core.model import RecordKey, Status
-from gateway.core.policy import OnStoreOutage, Policy
+from gateway.core.policy import Execution, MaxPending, OnStoreOutage, Policy
 from gateway.core.quota import NewKeys, Quota
 from gateway.core.units import Rate
 from gateway.engine.answers import Reply
@@ -19,6 +19,8 @@ from gateway.store.limited import LimitedStore
 from gateway.store.quotas import QuotaCounter
 from tests.engine.stage import KEY, POLICY, Stage, refused, scene, told
 from tests.engine.store import AnswersLate, Fails, Lands, LosesReply, Refuses, Stalls, Trouble, Undone
+from tests.engine.test_accepted import ask as ask_for_later
+from tests.engine.test_accepted import promised, work_of
 from tests.engine.upstream import Part
 
 ONE = replace(POLICY, quota=Quota(1, NewKeys(Rate(1, 1), 1)))
@@ -28,7 +30,10 @@ SLOW = replace(POLICY, quota=Quota(new_keys=NewKeys(Rate(1, 86_400), 1)))
 def limited(stage: Stage) -> tuple[Engine, QuotaCounter]:
     """The stage's gateway, where quotas are counted."""
     counter = QuotaCounter(stage.clock)
-    stage.engine._deps = replace(stage.engine._deps, store=LimitedStore(stage.store, counter), quotas=counter)
+    deps = replace(stage.engine._deps, store=LimitedStore(stage.store, counter), quotas=counter)
+    stage.engine._deps = deps
+    assert stage.engine.accepted is not None
+    stage.engine.accepted._deps = deps
     return stage.engine, counter
 
 
@@ -123,6 +128,55 @@ async def test_an_attempt_whose_reserve_lost_its_reply_holds_a_place(stage: Stag
     assert running == [{KEY.scope_id: 1}]
     await stage.clock.sleep(1)
     assert not counter.running
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_claim_that_is_made_again_takes_no_second_place(places: int) -> None:
+    """The authority has lost the claim of an attempt that has executed: it is made again, as if there were no limit."""
+
+    @scene
+    async def play(stage: Stage) -> None:
+        _, counter = limited(stage)
+        policy = replace(POLICY, quota=Quota(places, NewKeys(Rate(1, 86_400), 1)))
+        stage.upstream.plays(Part(status=429), Part(pauses=(1.0,)))
+        await ask(stage, "a", policy)
+        released = dict(stage.memory._rows)
+        asked = stage.loop.create_task(ask(stage, "a", policy))
+        await stage.clock.sleep(0.5)
+        stage.memory._rows.update(released)
+        assert told(await asked)[:2] == (Label.EXECUTE_RETRY, 201)
+        assert told(await ask(stage, "a", policy))[:2] == (Label.REPLAY, 201)
+        await stage.clock.sleep(1)
+        assert not counter.running
+
+    play()
+
+
+@pytest.mark.parametrize("quota", [Quota(new_keys=NewKeys(Rate(1, 86_400), 3)), Quota(in_flight=2)])
+def test_what_a_client_was_told_202_of_takes_its_share_once(quota: Quota) -> None:
+    """Too many wait, which was known after the 202: the record is made anew, and runs."""
+
+    @scene
+    async def play(stage: Stage) -> None:
+        _, counter = limited(stage)
+        policy = replace(POLICY, execution=Execution.PREFER, concurrency=1, max_pending=MaxPending(1, 1), quota=quota)
+        work = work_of(stage, policy)
+        stage.upstream.plays(Part(pauses=(30.0,)))
+        third = RecordKey(KEY.scope_id, "third")
+        await ask_for_later(stage, policy)
+        await ask_for_later(stage, policy, key=RecordKey(KEY.scope_id, "second"))
+        stage.store.script("park", LosesReply(), *[Refuses()] * 8)
+        assert promised(await ask_for_later(stage, policy, key=third)) is Status.PENDING
+        for _ in range(80):
+            await stage.clock.sleep(1.0)
+            await work.look()
+        done = await stage.memory.find(third)
+        assert done is not None
+        assert done.status is Status.COMPLETED
+        assert stage.observer.failures == []
+        assert not counter.running
+
+    play()
 
 
 @scene
