@@ -12,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 from gateway.core.roles import Role, highest
 from gateway.core.strict_json import AS_PYTHON, read
+from gateway.core.visible import is_visible
 
 LEEWAY = 60.0
 """Seconds by which the provider's clock may differ."""
@@ -155,7 +156,7 @@ def named_subject(claims: Mapping[str, object]) -> str:
 def name_of(claims: Mapping[str, object], claim: str) -> str | None:
     """The user as the audit table names it: `oidc:` and the claim, so that none has a configured user's. None for what is no name."""
     name = claims.get(claim)
-    good = isinstance(name, str) and 0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()
+    good = isinstance(name, str) and 0 < len(name) <= NAME_MAX and is_visible(name) and name == name.strip()
     return f"oidc:{name}" if good else None
 
 

@@ -154,19 +154,19 @@ async def test_a_search_by_trace_says_when_only_the_log_can_tell(house: House) -
 
 async def test_nothing_unseen_misleads(house: House) -> None:
     """Marks of direction, spaces without width and controls stand escaped wherever a page says something; a form keeps what was typed."""
-    deceit = "paid\u202e\u200b\x85"
+    deceit = "paid\u202e\u200b\x85\u3164"
     record = await house.unknown(deceit, "create-refund")
     await house.age()
     async with browsing(house, house.operator) as session:
         for path in ("records", "dead-letters", f"records/{record}", f"records/{record}/release", f"records/{record}/completed"):
             text = await page(session, path)
-            assert r"paid\u202e\u200b\x85" in text
-            assert not {"\u202e", "\u200b", "\x85"} & set(text)
+            assert r"paid\u202e\u200b\x85\u3164" in text
+            assert not {"\u202e", "\u200b", "\x85", "\u3164"} & set(text)
         token = csrf(await page(session, f"records/{record}/completed"))
         form = {"csrf": token, "status": "200", "headers": "", "body": deceit, "preview": "1", "version": "2"}
         text = await page(session, f"records/{record}/completed", 200, **form)
         assert f"\n{deceit}</textarea>" in text
-        assert r"paid\u202e\u200b\x85</code>" in text
+        assert r"paid\u202e\u200b\x85\u3164</code>" in text
 
 
 async def test_several_are_queued_as_they_were_seen(house: House) -> None:

@@ -113,6 +113,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sub": None}, "failed"),
     ({"preferred_username": None}, "failed"),
     ({"preferred_username": "ana\x1b[2J"}, "failed"),
+    ({"preferred_username": "ana\u3164"}, "failed"),
     ({"groups": ["staff"]}, "no-role"),
     ({"groups": None}, "no-role"),
     ({"groups": {"ops": True}}, "no-role"),
