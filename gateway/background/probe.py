@@ -18,6 +18,7 @@ from gateway.core.policy import ForwardKey, Policy, QueryKey
 from gateway.core.reconcile.found import Found, Names, judge
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, Verdict
 from gateway.core.reconcile.request import Made, Unfillable, make_request
+from gateway.core.redaction import redact_target
 from gateway.core.upstream_answer import answer_fields, built, hear, kept_for, removed_fields
 from gateway.ports import InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
 from gateway.ports.reconciliation import Detail, Doubtful, Sealer, Unsealable
@@ -258,4 +259,5 @@ async def _read(response: UpstreamResponse, limit: int, *, to_the_end: bool) -> 
 
 
 def _line(method: bytes, target: bytes) -> str:
-    return f"{method.decode('latin-1')} {target.decode('latin-1')}"[:LONGEST_LINE]
+    """What opens doors is starred out, as in the record itself: a template has it from the configuration, a kept request whole."""
+    return f"{method.decode('latin-1')} {redact_target(target).decode('latin-1')}"[:LONGEST_LINE]

@@ -15,7 +15,22 @@ from gateway.core.reconcile.policy import Test as Is
 from gateway.devtools.embedded.launch import free_port
 from gateway.ports import InDoubt, StoreUnavailable, Transition, UpstreamRequest
 from gateway.ports.reconciliation import Audit, Fence
-from tests.background.house import ANSWER, CANCEL, KEPT, LOOKUP, MAX_EXECUTION, PACE, RESEND, ROUTE, House, route, until
+from gateway.runtime.sealing import pack_request
+from tests.background.house import (
+    ANSWER,
+    CANCEL,
+    KEPT,
+    LOOKUP,
+    MAX_EXECUTION,
+    PACE,
+    RESEND,
+    ROUTE,
+    SEALER,
+    House,
+    route,
+    until,
+)
+from tests.store.contract.harness import fresh_key
 from tests.support.upstream import Exchange
 
 
@@ -252,6 +267,24 @@ async def test_resend_keeps_the_answer_byte_for_byte(house: House) -> None:
     assert b"Date" in names
     assert b"Set-Cookie" not in names
     assert house.bank.executions == {lease.key.key: 1}
+
+
+async def test_history_tells_no_secret_of_a_query(house: House) -> None:
+    """Neither one of the client's, which the kept request has whole, nor one of the gateway's own."""
+    house.bank.down = True
+    key = fresh_key()
+    packed = pack_request(b"POST", b"/v1/charges?api_key=of-the-client&n=1", house.fields(key), b'{"order":"o/1"}')
+    await house.due(wanted=replace(house.intent(key), sealed=SEALER.seal(packed, key.lookup_digest())))
+    await house.round(house.reconciler(route(RESEND)))
+    ((_, _, resent),) = await house.history(key)
+    assert house.server.requests[-1].target == b"/v1/charges?api_key=of-the-client&n=1"
+    assert resent["request"] == "POST /v1/charges?api_key=***&n=1"
+    template = replace(LOOKUP.request, target="/v1/charges?access_token=of-the-gateway&order={captured.order}")
+    await house.pass_time(3600)
+    await house.round(house.reconciler(route(replace(LOOKUP, request=template))))
+    _, (_, _, asked) = await house.history(key)
+    assert house.server.requests[-1].target == b"/v1/charges?access_token=of-the-gateway&order=o%2F1"
+    assert asked["request"] == "GET /v1/charges?access_token=***&order=o%2F1"
 
 
 async def test_a_resend_that_executes_executes_once(house: House) -> None:
