@@ -201,7 +201,8 @@ def migrate(
       idempotency-gateway migrate --config gateway.yaml --partitions 16
       idempotency-gateway migrate --config gateway.yaml --co-commit-role rides
 
-    The names of the migrations that were applied are printed; none, if there was nothing to do.
+    The names of the migrations that were applied are printed; none, if there was nothing to do. On the schema of the
+    release after this one there is nothing to do, so that a roll back may run it.
     """
     with reported():
         from gateway.store import co_commit
@@ -233,12 +234,12 @@ def _migrate(dsn: str, partitions: int | None, co_commit_role: str | None) -> li
     from gateway.core.conninfo import DsnError
     from gateway.core.units import format_duration
     from gateway.store import co_commit
-    from gateway.store.migrate import CONNECT_TIMEOUT, MigrationError
+    from gateway.store.migrate import CONNECT_TIMEOUT, READABLE_AHEAD, MigrationError
     from gateway.store.migrate import migrate as apply
     from gateway.store.partitions import partition
 
     async def work() -> list[str]:
-        applied = await apply(dsn)
+        applied = await apply(dsn, ahead=READABLE_AHEAD if partitions is None and co_commit_role is None else 0)
         if partitions is not None and await partition(dsn, partitions, co_commit_is_installed_next=co_commit_role is not None):
             applied.append(f"{partitions} partitions")
         if co_commit_role is not None:

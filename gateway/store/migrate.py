@@ -1,7 +1,7 @@
 """Schema migrations: the numbered files of `gateway/store/migrations`, applied in order, each in a transaction of its own.
 
 A ledger in the database holds the name and SHA-256 of what was applied. A file that changed after it was applied is an error, as is a
-ledger that knows more than this code, so that neither side guesses. Every step holds a transaction-level advisory lock (safe behind
+ledger that knows more than the release after this code can have added. Every step holds a transaction-level advisory lock (safe behind
 pgbouncer): any number of migrators may start at once.
 """
 
@@ -23,7 +23,9 @@ CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a connection."""
 
 READABLE_AHEAD = 1
-"""How many migrations a serving process tolerates beyond its own: each is written so that the release before still works on it."""
+"""How many migrations a process tolerates beyond its own: each is written so that the release before still works on it. `migrate`
+tolerates them, too, since a roll back that installs the release before as a whole runs its `migrate`, and nothing is to do then.
+"""
 
 LEDGER = """\
 CREATE TABLE IF NOT EXISTS gateway_schema_migrations (
@@ -70,19 +72,20 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda migration: migration.version))
 
 
-async def migrate(dsn: str, *, steps: Sequence[Migration] | None = None) -> list[str]:
-    """Bring the database at `dsn` to this code's schema (or to `steps`); returns the names applied, none if it was there already.
+async def migrate(dsn: str, *, steps: Sequence[Migration] | None = None, ahead: int = READABLE_AHEAD) -> list[str]:
+    """Bring the database at `dsn` to this code's schema (or to `steps`); returns the names applied, none if it was there already, or is
+    `ahead` migrations further.
 
     Raises `MigrationError`, `OSError` and asyncpg's errors. Whatever happens, each file was applied and recorded whole, or not at all.
     """
     connection = await connect(dsn, CONNECT_TIMEOUT, statement_cache_size=0)
     try:
-        return await _migrate(connection, migrations() if steps is None else steps)
+        return await _migrate(connection, migrations() if steps is None else steps, ahead)
     finally:
         await connection.close(timeout=5)
 
 
-async def _migrate(connection: asyncpg.Connection, steps: Sequence[Migration]) -> list[str]:
+async def _migrate(connection: asyncpg.Connection, steps: Sequence[Migration], ahead: int) -> list[str]:
     applied: list[str] = []
     for step in steps:
         # READ COMMITTED, whatever the database's default: after the wait for the lock the ledger must be read as it is now.
@@ -92,7 +95,7 @@ async def _migrate(connection: asyncpg.Connection, steps: Sequence[Migration]) -
             )  # ours may lose its power with the tables locked
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
             await connection.execute(LEDGER)
-            if step in await _missing(connection, steps):
+            if step in await _missing(connection, steps, ahead=ahead):
                 await _apply(connection, step)
                 await connection.execute(_RECORD, step.version, step.name, step.checksum)
                 applied.append(step.name)
@@ -108,7 +111,7 @@ async def _apply(connection: asyncpg.Connection, step: Migration) -> None:
         raise MigrationError(f"{step.name} ({MIGRATIONS}): {error}; nothing was changed") from error
 
 
-async def _missing(connection: asyncpg.Connection, steps: Sequence[Migration], *, ahead: int = 0) -> list[Migration]:
+async def _missing(connection: asyncpg.Connection, steps: Sequence[Migration], *, ahead: int) -> list[Migration]:
     """The steps that the ledger does not hold. Raises `MigrationError` if it holds a changed one, or more than `ahead` unknown ones."""
     ledger = {row["version"]: row for row in await connection.fetch("SELECT version, name, checksum FROM gateway_schema_migrations")}
     missing: list[Migration] = []

@@ -1,10 +1,13 @@
 import asyncio
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import asyncpg
 import pytest
+from click.testing import CliRunner
 
+from gateway.cli import main
 from gateway.store.migrate import Migration, MigrationError, migrate, migrations, pending, script
 from gateway.store.postgres import PostgresStore
 from tests.store.postgres.conftest import MakeStore
@@ -67,11 +70,40 @@ async def test_a_failing_migration_leaves_nothing_behind(database: str) -> None:
     assert await migrate(database, steps=[*migrations(), NEXT]) == [NEXT.name]
 
 
-async def test_a_ledger_that_is_ahead_is_an_error(database: str) -> None:
-    """An older `migrate` does not touch a newer schema, and says what it does not know."""
+async def test_a_roll_back_may_migrate(database: str) -> None:
+    """A roll back that installs the release before as a whole (a chart, a Compose file) runs its `migrate`: nothing is to do then."""
     await migrate(database, steps=[*migrations(), NEXT])
-    with pytest.raises(MigrationError, match=NEXT.name):
+    assert await migrate(database) == []
+    assert await run(database, "SELECT count(*) FROM gateway_schema_migrations") == len(NAMES) + 1
+
+
+async def test_a_ledger_that_is_too_far_ahead_is_an_error(database: str) -> None:
+    """A `migrate` of two releases before does not touch the schema, and says what it does not know."""
+    after = replace(NEXT, version=NEXT.version + 1, name="9999_after.sql", sql="SELECT 1")
+    await migrate(database, steps=[*migrations(), NEXT, after])
+    with pytest.raises(MigrationError, match=after.name):
         await migrate(database)
+
+
+@pytest.mark.parametrize("more", [["--partitions", "4"], ["--co-commit-role", "gateway"]])
+def test_a_roll_back_changes_no_newer_schema(database: str, tmp_path: Path, more: list[str]) -> None:
+    """What an older release would make of the newer tables is not known to it: it refuses, and the plain command is content."""
+    asyncio.run(migrate(database, steps=[*migrations(), NEXT]))
+    config = tmp_path / "gateway.yaml"
+    config.write_text(f"""\
+listen: 127.0.0.1:0
+admin: {{listen: 127.0.0.1:0}}
+postgres: {{dsn: "{database}"}}
+redis: {{url: ""}}
+digest_secret: a-secret-of-the-tests
+upstreams: {{api: {{url: "http://127.0.0.1:9"}}}}
+routes: [{{id: all, path: /**, upstream: api}}]
+""")
+    done = CliRunner().invoke(main, ["migrate", "--config", str(config)])
+    assert (done.exit_code, done.stderr.strip()) == (0, "OK: nothing to do")
+    refused = CliRunner().invoke(main, ["migrate", "--config", str(config), *more])
+    assert refused.exit_code == 1
+    assert NEXT.name in refused.stderr
 
 
 async def test_a_server_tolerates_one_migration_of_the_release_after(database: str, make_store: MakeStore) -> None:
