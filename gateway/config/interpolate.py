@@ -2,7 +2,8 @@
 
 It runs on scalars after YAML parsing, so no variable can add a key, a line or a list item. As in a shell, `:-` and `:?`
 treat an empty variable like an unset one, and `${VAR}` takes it. Defaults and messages are literal and end at the first
-`}`; nothing nests. Any other dollar sign is itself.
+`}`; nothing nests. Any other dollar sign is itself. A value that is nothing but `$VAR`, as a shell writes it, is
+refused: the text of a secret would be the name that everybody knows.
 """
 
 import re
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _TOKEN = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)\}|\$\{", re.DOTALL)
+_SHELL = re.compile(r"(?:[A-Za-z]+ )?\$[A-Z_][A-Z0-9_]*")
+"""Also behind the scheme of a credential, as in `Bearer $TOKEN`."""
 _INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<operator>[-?])(?P<word>.*))?", re.DOTALL)
 
 
@@ -25,10 +28,12 @@ class Interpolated:
 
 def interpolate(text: str, env: Mapping[str, str]) -> Interpolated:
     """Put the values of variables into `text`. Raises ValueError that names every variable that is missing and every
-    bad `${`.
+    bad `${`, or says how a variable is written.
     """
     if "$" not in text:
         return Interpolated(text, from_env=False)
+    if _SHELL.fullmatch(text):
+        raise ValueError("`$VAR` is text and no variable; write ${VAR} for its value, or $$VAR for this very text")
     problems: list[str] = []
     used = False
 

@@ -83,7 +83,7 @@ class Reader:
             case _:
                 raise AssertionError(f"{kind} is read with the section that it stands in")
 
-    def entries(self, node: Node, place: Place) -> list[Entry] | None:
+    def entries(self, node: Node, place: Place, remedy: str = "") -> list[Entry] | None:
         """The entries of a mapping, the first of each key; later ones are reported."""
         match node:
             case MapNode():
@@ -94,7 +94,7 @@ class Reader:
                         self.report(place.child(entry.key).at(entry.line, entry.column), f"duplicate key (first in line {earlier.line})")
                 return list(first.values())
             case _:
-                self._wrong(node, place, "a mapping", secret=True)
+                self._wrong(node, place, "a mapping", secret=True, remedy=remedy)
                 return None
 
     def unusable(self, node: Node, place: Place) -> bool:
@@ -193,7 +193,7 @@ class Reader:
 
     def _list(self, kind: ListOf, node: Node, place: Place) -> Found[Any] | None:
         if not isinstance(node, ListNode):
-            self._wrong(node, place, "a list", secret=True)
+            self._wrong(node, place, "a list", secret=True, remedy="; put it in [ ], or begin each item with a dash")
             return None
         if len(node.items) < kind.at_least:
             self.report(place, "the list is empty; name at least one")
@@ -307,13 +307,13 @@ class Reader:
         return Found(result, place)
 
     def _section(self, of: type, node: Node, place: Place) -> Found[Section] | None:
-        entries = self.entries(node, place)
+        entries = self.entries(node, place, _keys_such_as(of) if place.path else "")
         if entries is None:
             return None
         if not place.path:
             entries = [entry for entry in entries if not entry.key.startswith(FREE)]
         known: dict[str, Entry] = {}
-        names, meant = names_of(of), shape_of(of).meant
+        names = names_of(of)
         for entry in entries:
             here = place.child(entry.key)
             if isinstance(entry.value, Unsupported):
@@ -322,8 +322,7 @@ class Reader:
             elif entry.key in names:
                 known[entry.key] = entry
             else:
-                remedy = f"; did you mean `{meant[entry.key]}`?" if entry.key in meant else did_you_mean(entry.key, names)
-                self.report(here.at(entry.line, entry.column), f"unknown key{remedy}")
+                self.report(here.at(entry.line, entry.column), f"unknown key{_meant(of, entry.key)}")
         return Found(self._chosen(self._settings(of, known, place), complete=len(known) == len(entries)), place)
 
     def _settings(self, of: type, known: Mapping[str, Entry], place: Place) -> Section:
@@ -400,6 +399,20 @@ def _include(item: Node) -> Entry | None:
     """What names a file, of an item that is nothing else."""
     only = item.entries[0] if isinstance(item, MapNode) and len(item.entries) == 1 else None
     return only if only is not None and only.key == INCLUDE else None
+
+
+def _keys_such_as(of: type) -> str:
+    """What a section holds, for one who wrote a value in its place."""
+    ordered = sorted(settings_of(of), key=lambda one: not one.required)
+    return "; it has keys, such as " + " and ".join(f"`{one.name}`" for one in ordered[:2])
+
+
+def _meant(of: type, key: str) -> str:
+    """The remedy for a key that a section does not have."""
+    if (other := shape_of(of).meant.get(key)) is not None:
+        return f"; did you mean `{other}`?"
+    below = [one.name for one in settings_of(of) if isinstance(one.kind, SectionOf) and key in names_of(one.kind.of)]
+    return f"; it stands within `{below[0]}`" if len(below) == 1 else did_you_mean(key, names_of(of))
 
 
 def _describe(node: Node, *, secret: bool = False) -> str:

@@ -95,6 +95,13 @@ _TAGS = {
 }
 
 
+_REMEDIES = {
+    "mapping values are not allowed": "; each `:` and each `-` needs a space after it, here and in the line before",
+    "expected <block end>": "; indent this line as those that it belongs to",
+    "cannot start any token": "; quote this value, and indent by spaces",
+}
+
+
 def compose(text: str) -> Node | None:
     """The document's root node, or None for an empty document. Raises `SyntaxMistake`, with the position."""
     try:
@@ -127,6 +134,7 @@ def _syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> SyntaxMistake:
     lines = text.splitlines()
     if error.context in {"while parsing a flow mapping", "while parsing a flow sequence"} and line <= len(lines) and "{" in lines[line - 1]:
         message += "; inside { } and [ ] put a value that contains braces in quotes"
+    message += next((remedy for said, remedy in _REMEDIES.items() if said in message), "")
     return SyntaxMistake(line, column, message)
 
 

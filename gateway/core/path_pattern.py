@@ -42,6 +42,8 @@ def parse_pattern(text: str) -> Pattern:
     """Read `/literal/{parameter}/**`; a closing slash changes nothing. Raises ValueError with a sentence that says what
     to change.
     """
+    if text.startswith("^"):
+        raise ValueError("a path is no regular expression; a parameter is written {id}, and what is left of a path /**")
     if not text.startswith("/"):
         raise ValueError(f"a path starts with a slash: /{text}")
     pieces = text[1:].split("/")

@@ -588,7 +588,7 @@ class Policy:
     scope: Annotated[str, NAME, "The name under which keys live; routes that share it share keys. Default: the route's id."]
     principal: Annotated[
         tuple[PrincipalSource, ...],
-        NoneOr(SectionOf(SourceForm), "source", "{header: Authorization}"),
+        NoneOr(SectionOf(SourceForm), "source", "{header: X-Account-Id}"),
         "Who asks: a list of sources such as {header: X-Account-Id}, or none.",
     ]
     key: Annotated[KeyPolicy, "Where the key is, and which keys are good."] = field(default_factory=KeyPolicy)

@@ -76,7 +76,7 @@ AT_TOP = [
         "listen: unix:/run", "11:9: listen: /run is a folder; name a socket in it, as in unix:/run/gateway.sock", id="listen-folder"
     ),
     pytest.param("tls: {}", "11:6: tls.cert_file: is required", id="tls-empty"),
-    pytest.param("tls: no", "11:6: tls: expected a mapping, found text", id="tls-text"),
+    pytest.param("tls: no", "11:6: tls: expected a mapping, found text; it has keys, such as `cert_file` and `key_file`", id="tls-text"),
     pytest.param('admin: {tls: {cert_file: ""}}', "11:26: admin.tls.cert_file: is required", id="tls-empty-file"),
 ]
 
@@ -102,7 +102,11 @@ IN_UPSTREAM = [
         "{url: 'https://a', tls: {client_ca_file: k}}", "4:38: {}.tls.client_ca_file: unknown key; did you mean `ca_file`?", id="ca-file"
     ),
     pytest.param("{targets: []}", "4:23: {}.targets: the list is empty; name at least one", id="no-targets"),
-    pytest.param("{targets: 'http://a'}", "4:23: {}.targets: expected a list, found text", id="targets-as-text"),
+    pytest.param(
+        "{targets: 'http://a'}",
+        "4:23: {}.targets: expected a list, found text; put it in [ ], or begin each item with a dash",
+        id="targets-as-text",
+    ),
     pytest.param("{targets: ['http://a', 'http://a/']}", "4:36: {}.targets[1]: `http://a` is listed twice", id="twice"),
     pytest.param(
         "{targets: ['http://a:80', 'http://A']}",

@@ -39,6 +39,8 @@ BAD = {
     "${EMPTY:?say}": "the environment variable EMPTY is not set: say",
     "${NONE:?a} ${OTHER:?b}": "the environment variable NONE is not set: a; the environment variable OTHER is not set: b",
 }
+SHELL = ["$A", "$GATEWAY_DIGEST_SECRET", "$_X1", "Bearer $TOKEN"]
+TEXT = ["$", "$1", "$filter", "$a", "a$A", "$A/$B", "pa$WORD"]
 MALFORMED = ["${", "${A", "${}", "${1A}", "${A-d}", "${A:d}", "${A:}", "${A b}", "${NONE:-${A}}", "x${"]
 
 
@@ -53,6 +55,27 @@ def test_missing_variables_are_named(text: str, message: str) -> None:
     """Every variable that is missing is named, with its own message."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         interpolate(text, ENV)
+
+
+@pytest.mark.parametrize("text", SHELL)
+def test_a_variable_of_a_shell_is_refused(text: str) -> None:
+    """`$VAR` alone is a variable with its braces forgotten: as text it would make a secret that everybody knows."""
+    with pytest.raises(ValueError, match=re.escape("write ${VAR} for its value, or $$VAR for this very text")):
+        interpolate(text, ENV)
+    assert interpolate(text.replace("$", "$$"), ENV) == Interpolated(text, from_env=False)
+
+
+@pytest.mark.parametrize("text", TEXT)
+def test_other_dollar_signs_are_text(text: str) -> None:
+    """Names of query parameters, templates and passwords may hold dollar signs."""
+    assert interpolate(text, ENV) == Interpolated(text, from_env=False)
+
+
+def test_a_secret_is_never_the_name_of_its_variable(tmp_path: Path) -> None:
+    """A digest secret, whose braces are forgotten, would be long enough, and known to all."""
+    text = (HEAD + ROUTES).replace("digest_secret: ", "digest_secret: $GATEWAY_DIGEST_SECRET # ")
+    (found,) = mistakes(tmp_path, text, {"GATEWAY_DIGEST_SECRET": "0123456789abcdef"})
+    assert "digest_secret: `$VAR` is text and no variable; write ${VAR}" in found
 
 
 @pytest.mark.parametrize("text", MALFORMED)

@@ -15,13 +15,22 @@ NO_POINTER = "is not a JSON pointer; it starts with /, and ~ is written ~0, / in
 IN_POLICY = [
     pytest.param("retenton: 24h", "11:7: {}.retenton: unknown key; did you mean `retention`?", id="unknown-key"),
     pytest.param("zzz: 1", "11:7: {}.zzz: unknown key", id="unknown-key-like-no-other"),
+    pytest.param("required: false", "11:7: {}.required: unknown key; it stands within `key`", id="key-of-a-section-within"),
     pytest.param('"a b": 1', '11:7: {}."a b": unknown key', id="unknown-key-of-odd-spelling"),
     pytest.param("lease: 30s\n      lease: 31s", "12:7: {}.lease: duplicate key (first in line 11)", id="duplicate-key"),
     pytest.param(
         "<<: {lease: 30s}", "11:7: {}.<<: merge keys are not supported; use an alias for the whole value, or `defaults`", id="merge-key"
     ),
-    pytest.param("release_on: 401", "11:19: {}.release_on: expected a list, found a whole number", id="list"),
-    pytest.param("limits: [1MiB]", "11:15: {}.limits: expected a mapping, found a list", id="mapping"),
+    pytest.param(
+        "release_on: 401",
+        "11:19: {}.release_on: expected a list, found a whole number; put it in [ ], or begin each item with a dash",
+        id="list",
+    ),
+    pytest.param(
+        "limits: [1MiB]",
+        "11:15: {}.limits: expected a mapping, found a list; it has keys, such as `request_body` and `response_body`",
+        id="mapping",
+    ),
     pytest.param("stream: yes", '11:15: {}.stream: expected true or false, found text "yes"', id="flag-as-text"),
     pytest.param("key: {required: 1}", "11:23: {}.key.required: expected true or false, found 1", id="flag-as-number"),
     pytest.param("scope: 12", "11:14: {}.scope: expected a name, found 12; put it in quotes", id="text-as-number"),
@@ -222,7 +231,10 @@ REPLACED = [
         id="upstream-name",
     ),
     pytest.param(
-        "  payments: {", "  a: 5\n  payments: {", "4:6: upstreams.a: expected a mapping, found a whole number", id="upstream-as-number"
+        "  payments: {",
+        "  a: 5\n  payments: {",
+        "4:6: upstreams.a: expected a mapping, found a whole number; it has keys, such as `url` and `targets`",
+        id="upstream-as-number",
     ),
     pytest.param(
         "id: charge", "id: a/b", '6:9: routes[0].id: "a/b" is not a name; use 1 to 64 characters of A-Z a-z 0-9 _ . -', id="route-id"
@@ -235,6 +247,12 @@ REPLACED = [
     ),
     pytest.param("    path: /v1/charges\n", "", "6:5: routes[0].path: is required", id="no-path"),
     pytest.param("path: /v1", "path: v1", "7:11: routes[0].path: a path starts with a slash: /v1/charges", id="relative-path"),
+    pytest.param(
+        "path: /v1",
+        "path: ^/v1",
+        "7:11: routes[0].path: a path is no regular expression; a parameter is written {id}, and what is left of a path /**",
+        id="regular-expression",
+    ),
     pytest.param(
         "/v1/charges",
         "/v1/**/x",
@@ -259,13 +277,13 @@ REPLACED = [
     pytest.param(
         "principal: none",
         "principal: Authorization",
-        '10:18: {}.principal: expected a list of sources such as [{header: Authorization}], or none; found text "Authorization"',
+        '10:18: {}.principal: expected a list of sources such as [{header: X-Account-Id}], or none; found text "Authorization"',
         id="principal-as-text",
     ),
     pytest.param(
         "principal: none",
         "principal: []",
-        "10:18: {}.principal: the list is empty; name a source such as {header: Authorization}, or write none",
+        "10:18: {}.principal: the list is empty; name a source such as {header: X-Account-Id}, or write none",
         id="principal-empty",
     ),
     pytest.param(
@@ -281,7 +299,10 @@ REPLACED = [
         id="principal-header-name",
     ),
     pytest.param(
-        "principal: none", "principal: [none]", "10:19: {}.principal[0]: expected a mapping, found text", id="principal-none-in-list"
+        "principal: none",
+        "principal: [none]",
+        "10:19: {}.principal[0]: expected a mapping, found text; it has keys, such as `header` and `jwt`",
+        id="principal-none-in-list",
     ),
 ]
 
@@ -301,7 +322,28 @@ SYNTAX = [
         "inside { } and [ ] put a value that contains braces in quotes",
         id="variable-in-flow",
     ),
-    pytest.param("a: b: c\n", "1:5: mapping values are not allowed here", id="two-colons"),
+    pytest.param(
+        "a: b: c\n",
+        "1:5: mapping values are not allowed here; each `:` and each `-` needs a space after it, here and in the line before",
+        id="two-colons",
+    ),
+    pytest.param(
+        "listen:0.0.0.0:8080\nadmin: {}\n",
+        "2:6: mapping values are not allowed here; each `:` and each `-` needs a space after it, here and in the line before",
+        id="no-space",
+    ),
+    pytest.param(
+        "a:\n  b: 1\n c: 2\n",
+        "3:2: expected <block end>, but found '<block mapping start>' (while parsing a block mapping)"
+        "; indent this line as those that it belongs to",
+        id="indentation",
+    ),
+    pytest.param(
+        "a:\n\tb: 1\n",
+        "2:1: found character '\\t' that cannot start any token (while scanning for the next token)"
+        "; quote this value, and indent by spaces",
+        id="tab",
+    ),
     pytest.param("a: *b\n", "1:4: found undefined alias 'b'", id="alias"),
     pytest.param("a: 1\n---\nb: 1\n", "2:1: expected a single document in the stream, but found another document", id="documents"),
     pytest.param("a: 1\nb\x07: 1\n", "2:2: this character is not allowed in YAML", id="control-character"),

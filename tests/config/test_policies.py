@@ -202,7 +202,9 @@ MISTAKES = [
     pytest.param("tombstone: 0s", "11:18: tombstone: must be from 1s to 3650d, found 0s", id="tombstone"),
     pytest.param("expired: archive", '11:16: expired: expected one of delete, keep, found "archive"', id="expired"),
     pytest.param("keep_for: 90", "11:17: keep_for: 90 has no unit; write 90s for seconds (units: ms, s, m, h, d)", id="keep-for"),
-    pytest.param("hints: {header: A}", "11:14: hints: expected a list, found a mapping", id="hints"),
+    pytest.param(
+        "hints: {header: A}", "11:14: hints: expected a list, found a mapping; put it in [ ], or begin each item with a dash", id="hints"
+    ),
     pytest.param("hints: [{outcome: completed}]", "11:15: hints[0]: `header` or `when` is required", id="hint-header"),
     pytest.param(
         "hints: [{header: A, value: 'true'}]", f"11:34: hints[0].value: `true` names no outcome; {NO_OUTCOME}", id="hint-without-outcome"

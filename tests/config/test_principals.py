@@ -124,7 +124,9 @@ SOURCE = [
         id="certificate-without-proxies",
     ),
     pytest.param(
-        "[{client_certificate: true}]", "10:40: {}[0].client_certificate: expected a mapping, found a flag", id="certificate-flag"
+        "[{client_certificate: true}]",
+        "10:40: {}[0].client_certificate: expected a mapping, found a flag; it has keys, such as `header`",
+        id="certificate-flag",
     ),
     pytest.param(
         "[{forward_auth: {upstream: paymets, path: /a, answer_header: A}}]",

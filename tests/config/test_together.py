@@ -23,7 +23,9 @@ def test_an_unknown_upstream_is_a_mistake_with_a_suggestion(tmp_path: Path) -> N
 def test_a_broken_upstream_is_still_a_known_one(tmp_path: Path) -> None:
     """An upstream with a mistake of its own does not make every route that names it wrong too."""
     text = BASE.replace('{url: "http://payments:8000"}', "5")
-    assert mistakes(tmp_path, text) == ["gateway.yaml:4:13: upstreams.payments: expected a mapping, found a whole number"]
+    assert mistakes(tmp_path, text) == [
+        "gateway.yaml:4:13: upstreams.payments: expected a mapping, found a whole number; it has keys, such as `url` and `targets`"
+    ]
 
 
 def test_two_routes_cannot_share_an_id(tmp_path: Path) -> None:
@@ -96,12 +98,20 @@ def test_principal_none_works_without_a_digest_secret(tmp_path: Path) -> None:
 
 ADMIN = [
     pytest.param(
-        "0.0.0.0:9464", "11:8: admin.token: is required, since 0.0.0.0:9464 can be reached from other machines", id="every-interface"
+        "0.0.0.0:9464",
+        "11:8: admin.token: is required, or `admin.users`, since 0.0.0.0:9464 can be reached from other machines",
+        id="every-interface",
     ),
     pytest.param(
-        "'[::]:9464'", "11:8: admin.token: is required, since [::]:9464 can be reached from other machines", id="every-ipv6-interface"
+        "'[::]:9464'",
+        "11:8: admin.token: is required, or `admin.users`, since [::]:9464 can be reached from other machines",
+        id="every-ipv6-interface",
     ),
-    pytest.param("gateway:9464", "11:8: admin.token: is required, since gateway:9464 can be reached from other machines", id="a-name"),
+    pytest.param(
+        "gateway:9464",
+        "11:8: admin.token: is required, or `admin.users`, since gateway:9464 can be reached from other machines",
+        id="a-name",
+    ),
     pytest.param("0.0.0.0:8080, token: t", "11:17: admin.listen: 0.0.0.0:8080 is the address of `listen` too", id="the-address-of-listen"),
     pytest.param("127.0.0.2:9464", None, id="loopback"),
     pytest.param("'[::1]:9464'", None, id="ipv6-loopback"),

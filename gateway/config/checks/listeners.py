@@ -42,7 +42,7 @@ def _check_admin(root: Section, admin: Section) -> Findings:
     if not admin.sound(ADMIN.listen):
         return
     if admin.sound(ADMIN.token, ADMIN.users) and not listen.loopback and _knows_nobody(admin):
-        yield admin.place_of(ADMIN.token), f"is required, since {listen} can be reached from other machines"
+        yield admin.place_of(ADMIN.token), f"is required, or `admin.users`, since {listen} can be reached from other machines"
     if _same(root, CONFIG.listen, listen):
         yield admin.place_of(ADMIN.listen), f"{listen} is the address of `listen` too"
 

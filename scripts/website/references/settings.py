@@ -37,8 +37,9 @@ that cannot be meant: `idempotency-gateway check` names all of them at once, eac
 _VALUES = """
 Durations are written as in `250ms`, `2s`, `5m`, `24h`, `7d`; sizes as in `512B`, `8KiB`, `1MiB` (1024), `512KB`, `10MB`
 (1000). In values, `${VAR}` is a variable that must be set, `${VAR:-default}` one with a default, `${VAR:?message}` one
-with a message for the case that it is not set; `$$` is a dollar sign. A secret has a twin whose name ends in `_file`: the path of
-a file that holds it, relative to this file. Keys that begin with `x-` at the top of the file hold anchors of yours.
+with a message for the case that it is not set; `$$` is a dollar sign, and `$VAR` alone is refused. A secret has a twin whose
+name ends in `_file`: the path of a file that holds it, relative to this file. Keys that begin with `x-` at the top of the
+file hold anchors of yours.
 """
 _POLICY = "idempotency"
 """What guards a route. It stands in each route, and as `defaults` for all."""
