@@ -197,14 +197,14 @@ class Engine:
         self, request: GuardedRequest, statement: Statement | None, error: StoreUnavailable | OverQuota | asyncio.CancelledError
     ) -> Lease | Record:
         """What there is all the same. Replays and duplicates are for callers without a quota, too: where the authority has a record, that
-        counts. Raises `error`.
+        counts. Raises `error`; or that the store is away, since a refusal would say that nothing has run.
         """
         if not isinstance(error, OverQuota):
             return await self._reply_lost(request, statement, error)
         try:
             found = await self._deps.store.find(request.key)
-        except StoreUnavailable:
-            raise error from None
+        except StoreUnavailable as away:
+            raise StoreUnavailable(away.store, away.reason, may_have_landed=False, asked=True) from error
         if found is None:
             raise error
         return found

@@ -49,11 +49,21 @@ async def test_over_quota_nothing_is_reserved_and_what_is_known_is_told(stage: S
     limited(stage)
     assert told(await ask(stage, "a", SLOW))[0] is Label.EXECUTE
     stage.transcript.clear()
-    assert refused(await ask(stage, "b", SLOW)) == (429, "quota-exceeded")
+    assert refused(await ask(stage, "b", replace(SLOW, on_store_outage=OnStoreOutage.FORWARD))) == (429, "quota-exceeded")
     assert stage.transcript == ["find: none"]
     assert told(await ask(stage, "a", SLOW))[0] is Label.REPLAY
-    stage.store.script("find", Refuses())
-    assert refused(await ask(stage, "b", replace(SLOW, on_store_outage=OnStoreOutage.FORWARD))) == (429, "quota-exceeded")
+    assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_nobody_is_refused_by_a_quota_who_may_have_an_answer(stage: Stage) -> None:
+    """A 429 says that nothing has run: who knows, while the authority is away? Nor is it forwarded."""
+    limited(stage)
+    assert told(await ask(stage, "a", SLOW))[0] is Label.EXECUTE
+    for outage in OnStoreOutage:
+        stage.store.script("find", Refuses())
+        stage.store.script("reserve", Refuses())
+        assert refused(await ask(stage, "a", replace(SLOW, on_store_outage=outage))) == (503, "store-unavailable")
     assert len(stage.upstream.sent) == 1
 
 
