@@ -63,6 +63,8 @@ class Hosts:
 
     def __init__(self, dsn: str, moved: Callable[[], None] = lambda: None) -> None:
         self._dsn = dsn
+        self.tried = "the host of its DSN"
+        """Where a connection was tried last, for log lines: each host as the DSN has it."""
         self._moved = moved
         self._histories = Histories()
         self._made: WeakKeyDictionary[Connection, History] = WeakKeyDictionary()
@@ -75,6 +77,7 @@ class Hosts:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         info = looked_up(self._dsn)
+        self.tried = ", ".join(map(str, dict.fromkeys(info.targets)))
         targets = list(dict.fromkeys(await resolved(info)))
         wanted: Wanted = info.wanted or ("any" if len(targets) == 1 else "read-write")
 

@@ -36,7 +36,8 @@ FAILURES_TOLD = 10.0
 class Lanes:
     """At most `size` connections, made by `connect` (bounded by `timeout` seconds each), besides those being buried. One event loop's.
 
-    `former` tells whether a connection leads to a server that is known to have been replaced. `failed` hears why a connect failed.
+    `former` tells whether a connection leads to a server that is known to have been replaced. `failed` hears why a connect failed, and
+    `where` names the servers that it tried.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Lanes:
         stuck: Stuck,
         former: Callable[[Connection], bool],
         failed: Callable[[str], None],
+        where: Callable[[], str],
     ) -> None:
         self._since: float | None = None
         self._answered = 0.0
@@ -58,6 +60,7 @@ class Lanes:
         self._stuck = stuck
         self._former = former
         self._tell_failed = failed
+        self._where = where
         self._told = -FAILURES_TOLD
         self._untold = 0
         self._hung_up = False
@@ -273,7 +276,13 @@ class Lanes:
         self._tell_failed(reason)
         self._untold += 1
         if now - self._told >= FAILURES_TOLD:
-            _log.warning("A connection to Postgres could not be opened: %s (%d in use, %d failures)", said(error), self._live, self._untold)
+            _log.warning(
+                "A connection to Postgres at %s could not be opened: %s (%d in use, %d failures)",
+                self._where(),
+                said(error),
+                self._live,
+                self._untold,
+            )
             self._told, self._untold = now, 0
         if self._live == 0:  # otherwise lanes in use will come back, and the server has merely no room for more
             self._since = None

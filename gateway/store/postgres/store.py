@@ -210,6 +210,7 @@ class PostgresStore:
             stuck=stuck,
             former=hosts.former,
             failed=lambda reason: self._observer.store_error(STORE, "connect", reason),
+            where=lambda: hosts.tried,
         )
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._calls = Calls(self._lanes, timeout, self._observer, self._clock)

@@ -183,7 +183,9 @@ async def test_a_role_limit_below_the_pool_starves_no_background_work(
         assert ("connect", "overloaded") in recorder.errors
         told = [record.message for record in caplog.records if "could not be opened" in record.message]
         assert len(told) == 1
+        assert told[0].startswith(f"A connection to Postgres at {at.hostname}:{at.port} could not be opened: ")
         assert f'too many connections for role "{role}"' in told[0]
+        assert "limited:" not in told[0]
         await store.close()
     finally:
         await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
