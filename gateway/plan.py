@@ -33,7 +33,7 @@ attempt reads; tunnels and unguarded requests after head. No rule stands on two 
 alone settles: whatever it meets ends in complete, release or doubt.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -64,6 +64,7 @@ from gateway.core.policy import (
     needs_waiting,
     principal_headers,
 )
+from gateway.core.reach import Beyond, Guards, Servers, one_place, one_server
 from gateway.core.reconcile.policy import Resend
 from gateway.core.rewrite import Rewriting
 from gateway.core.scope import ScopeFound, derived_key, find_scope
@@ -151,8 +152,9 @@ class GuardPlan:
 @dataclass(frozen=True, slots=True)
 class RoutePlan:
     """The constants of a route. `mode` is as logs and metrics call it. `guard` is None where the route passes straight through, `cors`
-    where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same upstream, `rewriting` where the
-    upstream gets the path as it came, `sent` where it gets the fields so. Of answers the fields in `removed` go, and `added` come.
+    where it says nothing to pages of other origins, `overrides` where no guarded route leads to the same server, `rewriting` where the
+    upstream gets the path as it came, `sent` where it gets the fields so. Of answers the fields in `removed` go, and `added` come. `beside`
+    are the upstreams where equal paths lead to the same place, `beyond` the guards that its paths may reach in another spelling of theirs.
     """
 
     id: str
@@ -166,6 +168,8 @@ class RoutePlan:
     sent: Sending | None = None
     removed: frozenset[bytes] = frozenset()
     added: Headers = ()
+    beside: frozenset[str] = frozenset()
+    beyond: Beyond | None = None
 
 
 def make_plans(
@@ -176,17 +180,21 @@ def make_plans(
     version: int = VERSION,
     forwards_overrides: Collection[str] = (),
     prefixed: Collection[str] = (),
+    servers: Servers | None = None,
     before: Mapping[str, RoutePlan] | None = None,
 ) -> dict[str, RoutePlan]:
     """The plans of a route map, by route id. `forwards_overrides` names the upstreams of which the operator says that they know none;
-    `prefixed` those that put a prefix in front of every path; `version` is the fingerprint version that is written.
+    `prefixed` those that put a prefix in front of every path; `servers` None: each has a server of its own. `version` is the fingerprint
+    version that is written.
     `before` are the plans of the last map: what this process has seen of equal requests stays known.
     """
-    guards = [(route.upstream, route.policy) for route in routes if route.policy is not None]
-    overrides = {
-        name: make_overrides([policy for upstream, policy in guards if upstream == name], refuse=name not in forwards_overrides)
-        for name in {upstream for upstream, _ in guards}
-    }
+    if servers is None:
+        servers = {name: frozenset({(name, "")}) for name in upstreams}
+    guards = [route for route in routes if route.policy is not None]
+    reached = Guards([guard for guard in guards if guard.policy is not None and guard.policy.mode is Mode.ENFORCE], servers)
+    used = {route.upstream for route in routes}
+    overrides = {name: _overrides(name, guards, servers, refuse=name not in forwards_overrides) for name in used}
+    beside = {name: frozenset([other for other in used if one_place(name, other, servers)]) for name in used}
     plans: dict[str, RoutePlan] = {}
     equal = EqualRequests()
     for route in routes:
@@ -208,10 +216,17 @@ def make_plans(
         )
         mode = "off" if route.policy is None else route.policy.mode.value
         plans[route.id] = RoutePlan(
-            *(route.id, mode, route, upstream, route.cors, overrides.get(route.upstream), guard, rewriting),
-            *(_sending(route), _gone(route), _added(route)),
+            *(route.id, mode, route, upstream, route.cors, overrides[route.upstream], guard, rewriting),
+            *(_sending(route), _gone(route), _added(route), beside[route.upstream]),
+            None if route.upstream in forwards_overrides else Beyond(route, reached),
         )
     return plans
+
+
+def _overrides(name: str, guards: Sequence[Route], servers: Servers, *, refuse: bool) -> Overrides | None:
+    """For an upstream at whose servers there are guards."""
+    policies = [guard.policy for guard in guards if guard.policy is not None and one_server(name, guard.upstream, servers)]
+    return make_overrides(policies, refuse=refuse) if policies else None
 
 
 def make_guard_plan(

@@ -347,16 +347,27 @@ class UpstreamConfig:
     slot_wait: Annotated[float, Duration("0s", "5m"), "How long a request waits while all of them are taken."] = 1.0
 
     @property
+    def servers(self) -> frozenset[tuple[str, str]]:
+        """Its servers, each with the path in front. Two upstreams that name one server are one to whoever asks what a request reaches."""
+        return frozenset(map(_server, self.targets))
+
+    @property
     def fronts(self) -> tuple[str, ...]:
         """The paths that its targets put in front of every request's, without a closing slash; "" for none."""
-        return tuple(
-            dict.fromkeys("" if target.startswith("unix:") else urlsplit(target).path.removesuffix("/") for target in self.targets)
-        )
+        return tuple(dict.fromkeys(_server(target)[1] for target in self.targets))
 
     @property
     def prefixed(self) -> bool:
         """Whether some target puts a path in front of every request's."""
         return self.fronts != ("",)
+
+
+def _server(target: str) -> tuple[str, str]:
+    if target.startswith("unix:"):
+        return target, ""
+    url = urlsplit(target)
+    port = url.port or {"http": 80, "https": 443}[url.scheme]
+    return f"{(url.hostname or '').lower()}:{port}", url.path.removesuffix("/")
 
 
 @dataclass(frozen=True, slots=True)

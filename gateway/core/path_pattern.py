@@ -57,6 +57,11 @@ def parse_pattern(text: str) -> Pattern:
     return Pattern(tuple(_parse_segment(piece) for piece in pieces), rest)
 
 
+def pattern_text(pattern: Pattern) -> str:
+    """The inverse of `parse_pattern`, but for the names of parameters."""
+    return "/" + "/".join((*("{name}" if name is None else name for name in pattern.segments), *(("**",) if pattern.rest else ())))
+
+
 def _parse_segment(part: str) -> str | None:
     if _PARAMETER.fullmatch(part):
         return None

@@ -1,6 +1,6 @@
 """Requests that an upstream could take for another operation than the route map does: by other fields, by another method, in the body."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gateway.core.decision import Label
 from gateway.core.fingerprint import LARGE_BODY
@@ -27,7 +27,7 @@ def judge_overrides(call: Call, overrides: Overrides, plan: RoutePlan) -> Reply 
     if cleaned is not None:
         call.fields, call.doubles = cleaned
     asked = methods_asked(call.method, call.fields, call.target) if overrides.refuse else None
-    return _refused(_ASKED) if asked and _leads_elsewhere(_under(call, asked), plan.route) else None
+    return _refused(_ASKED) if asked and _is_a_guards(call, plan, asked) else None
 
 
 def may_mislead(call: Call, plan: RoutePlan) -> bool:
@@ -35,7 +35,7 @@ def may_mislead(call: Call, plan: RoutePlan) -> bool:
     overrides = plan.overrides
     if overrides is None or not overrides.refuse or not may_ask_in_body(call.method, call.fields):
         return False
-    return call.body.exists and _leads_elsewhere(_under(call), plan.route)
+    return call.body.exists and _is_a_guards(call, plan)
 
 
 async def judge_body(call: Call, plan: RoutePlan, memory: Memory) -> Reply | None:
@@ -54,7 +54,7 @@ async def judge_body(call: Call, plan: RoutePlan, memory: Memory) -> Reply | Non
     if not isinstance(call.payload, bytes):
         return Reply(Label.REFUSED_TARGET, Refused(Problem.BODY_TOO_LARGE, detail=_TOO_LARGE))
     asked = methods_asked_in(call.payload)
-    return _refused(_ASKED) if asked and _leads_elsewhere(_under(call, asked), plan.route) else None
+    return _refused(_ASKED) if asked and _is_a_guards(call, plan, asked) else None
 
 
 def unlisted(call: Call) -> Policy | None:
@@ -85,12 +85,25 @@ def _carries_key(call: Call, policy: Policy) -> bool:
             return False
 
 
-def _leads_elsewhere(matches: Sequence[Match], route: Route) -> bool:
-    """Whether one of these is a guard that enforces, other than the request's own route, at the same upstream."""
+def _is_a_guards(call: Call, plan: RoutePlan, methods: Collection[str] | None = None) -> bool:
+    """Whether under one of these methods, or None: under any, a guard other than the request's own route has its path, as it came or as the
+    upstream gets it.
+    """
+    others = None if methods is None else set(methods) - {call.method}
+    if plan.beyond is not None and others != set():
+        target = call.origin_form if plan.rewriting is None else plan.rewriting.apply(call.origin_form)
+        host = call.effective_host if call.routing.table.by_host else b""
+        if plan.beyond.has(target, host, others):
+            return True
+    return _leads_elsewhere(_under(call, methods), plan)
+
+
+def _leads_elsewhere(matches: Sequence[Match], plan: RoutePlan) -> bool:
+    """Whether one of these is a guard that enforces, other than the request's own route, and leads to the same place."""
     for match in matches:
         match match:
             case Matched(other) | RefusedTarget(Route() as other):
-                if other is not route and other.upstream == route.upstream and other.policy and other.policy.mode is Mode.ENFORCE:
+                if other is not plan.route and other.upstream in plan.beside and other.policy and other.policy.mode is Mode.ENFORCE:
                     return True
             case RefusedTarget():
                 return True

@@ -11,6 +11,7 @@ from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
 from gateway.core.memo import Memo
 from gateway.core.policy import QueryKey, Route
+from gateway.core.reach import Servers
 from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
 from gateway.core.trace_context import Sampling
 from gateway.http.response import PATIENT, Patience
@@ -96,6 +97,7 @@ def make_routing(
     version: int = VERSION,
     forwards_overrides: Collection[str] = (),
     prefixed: Collection[str] = (),
+    servers: Servers | None = None,
     before: Routing | None = None,
 ) -> Routing:
     """Compile a route map. What is not said here is as for `make_plans`."""
@@ -107,6 +109,7 @@ def make_routing(
         version=version,
         forwards_overrides=forwards_overrides,
         prefixed=prefixed,
+        servers=servers,
         before=None if before is None else before.plans,
     )
     return Routing(

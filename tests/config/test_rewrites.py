@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.checks.rewrites import meet
 from gateway.core.path_pattern import Pattern, parse_pattern
+from gateway.core.reach import meet
 from gateway.core.rewrite import Rewrite
 from tests.config.support import HEAD, ROUTES, mistakes, read
 

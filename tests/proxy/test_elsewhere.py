@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.proxy.house import BODY, House, fresh, refusal, replayed
+from tests.proxy.house import BODY, House, Plan, fresh, refusal, replayed
 from tests.support.client import Answer, Client, ask
-from tests.support.upstream import Exchange, execute_and_answer
+from tests.support.upstream import CountingUpstream, Exchange, execute_and_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,9 +17,20 @@ ROUTES = """
     idempotency: {key: {required: false}, status_fields: true}
   - {id: legacy, path: /legacy/pay, upstream: payments, methods: [GET], idempotency: {}}
   - {id: notes, path: /v1/notes/, upstream: payments, methods: [POST], idempotency: {}}
+  - {id: twins, path: /twin/**, upstream: twin}
+  - {id: prefixed, path: /v1/refunds, upstream: api, methods: [POST], idempotency: {}}
+  - {id: files, path: /files/**, upstream: payments, methods: [GET, PUT, HEAD, DELETE], rewrite: {from: /files, to: /v1}}
+  - {id: posts, path: /posts/**, upstream: twin, methods: [POST], rewrite: {from: /posts, to: /v1/orders}}
   - {id: rest, path: /**, upstream: payments}
 """
 FORM = b"Content-Type: application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def plan(house_upstream: CountingUpstream) -> Plan:
+    """`twin` and `api` are further names of one server."""
+    url = f"http://127.0.0.1:{house_upstream.port}"
+    return Plan(ROUTES, upstreams=f'  twin: {{url: "{url}"}}\n  api: {{url: "{url}/v2"}}')
 
 
 async def send(house: House, method: bytes, target: bytes, *lines: bytes, body: bytes = BODY) -> Answer:
@@ -34,6 +45,59 @@ async def test_another_path_in_a_field_goes_no_further(house: House, line: bytes
     assert answer.status == 201
     assert house.last.value(line.decode().partition(":")[0]) is None
     assert house.last.value("X-Other") == b"kept"
+
+
+@pytest.mark.parametrize("line", [b"SCRIPT_NAME: /x", b"X-Original-URL: /v1/pay", b"X.Account: tenant-b", b"Idempotency_Key: k"])
+async def test_another_name_of_the_server_is_no_way_around(house: House, line: bytes) -> None:
+    """What counts is which server is reached, and not what the configuration calls it."""
+    answer = await send(house, b"POST", b"/twin/pay", line, b"X-Other: kept")
+    assert answer.status == 201
+    assert line.partition(b":")[0] not in house.last.raw
+    assert house.last.value("X-Other") == b"kept"
+
+
+OVERRIDE, PATCH = b"X-HTTP-Method-Override: POST", b"X-HTTP-Method-Override: PATCH"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "lines", "body"),
+    [
+        (b"PUT", b"/files/pay", (OVERRIDE,), BODY),
+        (b"PUT", b"/files/p%61y/", (OVERRIDE,), BODY),
+        (b"PUT", b"/files/pay.json", (OVERRIDE,), BODY),
+        (b"GET", b"/files/pay?_method=POST", (), b""),
+        (b"DELETE", b"/files/orders/7", (PATCH,), b""),
+        (b"POST", b"/posts/7", (PATCH,), BODY),
+        (b"POST", b"/posts/7", (FORM,), b"_method=patch"),
+        (b"PUT", b"/v2/v1/refunds", (OVERRIDE,), BODY),
+        (b"PUT", b"/v2//v1/refunds", (OVERRIDE,), BODY),
+    ],
+)
+async def test_no_path_becomes_a_guarded_one_by_another_method(
+    house: House, method: bytes, target: bytes, lines: tuple[bytes, ...], body: bytes
+) -> None:
+    """The guard is asked about the path that the upstream gets, too: behind a rewrite, and behind a prefix of its URL."""
+    assert refusal(await send(house, method, target, *lines, body=body)) == (400, "target-refused")
+    assert house.seen == []
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "lines", "body"),
+    [
+        (b"PUT", b"/files/pay", (), BODY),
+        (b"PUT", b"/files/other", (OVERRIDE,), BODY),
+        (b"PUT", b"/files/pay", (b"X-HTTP-Method-Override: PUT",), BODY),
+        (b"PUT", b"/files/pay", (b"X-HTTP-Method-Override: DELETE",), BODY),
+        (b"POST", b"/posts/7/lines", (FORM,), b"_method=patch"),
+        (b"PUT", b"/v2/v1/other", (OVERRIDE,), BODY),
+    ],
+)
+async def test_other_paths_of_a_rewrite_take_overrides(
+    house: House, method: bytes, target: bytes, lines: tuple[bytes, ...], body: bytes
+) -> None:
+    """And so do guarded ones, for methods that no guard has."""
+    answer = await send(house, method, target, *lines, body=body)
+    assert (answer.status, house.last.body) == (201, body)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def progress_port() -> int:
 @pytest.fixture(scope="module")
 def plan(progress_port: int, house_upstream: CountingUpstream) -> Plan:
     url = f'url: "http://127.0.0.1:{house_upstream.port}"'
-    upstreams = f"  other: {{{url}}}\n  quick: {{{url}, timeouts: {{first_byte: 1s, total: 1s}}, max_execution: 1s}}"
+    elsewhere = url.replace("127.0.0.1", "localhost")  # two servers, as far as a name tells
+    upstreams = f"  other: {{{elsewhere}}}\n  quick: {{{url}, timeouts: {{first_byte: 1s, total: 1s}}, max_execution: 1s}}"
     return Plan(ROUTES, upstreams=upstreams, more=f"progress: {{listen: 127.0.0.1:{progress_port}}}")
 
 

@@ -5,7 +5,7 @@ rarely mean what they say. Each check skips what was already reported as broken.
 from collections.abc import Mapping, Sequence
 
 from gateway.config.checks.accepted import check_accepted
-from gateway.config.checks.common import Findings, ResolvedRoute, servers_of
+from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.checks.cors import check_cors, warn_of_cors
 from gateway.config.checks.listeners import check_listeners, warn_of_listeners
 from gateway.config.checks.overlap import check_overlap, warn_of_overlap
@@ -53,7 +53,7 @@ def find_warnings(
     routes: Sequence[ResolvedRoute], root: Section, upstreams: Mapping[str, UpstreamConfig] | None = None
 ) -> tuple[tuple[Place, str], ...]:
     """Every warning once, also where several routes take it from `defaults`. `root` is the whole file."""
-    servers = servers_of(upstreams or {})
+    servers = {name: upstream.servers for name, upstream in (upstreams or {}).items()}
     found = [
         *warn_of_listeners(root, routes),
         *warn_of_upstreams(root, routes),

@@ -1,14 +1,12 @@
 """What several checks share."""
 
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 from gateway.config.certificates import FileError, expiry_of, load_authorities, load_pair
 from gateway.config.mistakes import Place
-from gateway.config.model import UpstreamConfig
 from gateway.config.section import Section
 from gateway.core.policy import Policy, Route
 
@@ -35,23 +33,6 @@ class ResolvedRoute:
         if self.idempotency is None or self.route.policy is None:
             return None
         return self.idempotency, self.route.policy
-
-
-Servers: TypeAlias = Mapping[str, frozenset[tuple[str, str]]]
-"""By the name of an upstream: each of its servers, and the path that stands in front of every request's there."""
-
-
-def servers_of(upstreams: Mapping[str, UpstreamConfig]) -> Servers:
-    """Two names of one server are one upstream to whoever asks what a request reaches."""
-    return {name: frozenset(map(_server, upstream.targets)) for name, upstream in upstreams.items()}
-
-
-def _server(target: str) -> tuple[str, str]:
-    if target.startswith("unix:"):
-        return target, ""
-    url = urlsplit(target)
-    port = url.port or {"http": 80, "https": 443}[url.scheme]
-    return f"{(url.hostname or '').lower()}:{port}", url.path.removesuffix("/")
 
 
 def check_tls(tls: Section, purpose: "ssl._SSLMethod", *, cert: str | None, key: str | None, authorities: str | None) -> Findings:

@@ -4,10 +4,11 @@ ones are.
 
 from collections.abc import Sequence
 
-from gateway.config.checks.common import Findings, ResolvedRoute, Servers
+from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.names import ROUTE
 from gateway.core.path_pattern import parse_pattern
 from gateway.core.policy import Route
+from gateway.core.reach import Servers, one_place
 from gateway.core.route_hosts import covers
 
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -119,8 +120,7 @@ def _warn_of_methods(one: ResolvedRoute, routes: Sequence[ResolvedRoute], server
 
 def _one_upstream(one: ResolvedRoute, other: ResolvedRoute, servers: Servers) -> bool:
     """Whether equal paths of the two lead to one place, whatever their upstreams are called."""
-    nowhere = frozenset[tuple[str, str]]()
-    return not servers.get(one.route.upstream, nowhere).isdisjoint(servers.get(other.route.upstream, nowhere))
+    return one_place(one.route.upstream, other.route.upstream, servers)
 
 
 def _covers(one: Route, other: Route) -> bool:

@@ -433,6 +433,7 @@ def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Iden
         version=config.fingerprint_version,
         forwards_overrides=forwards,
         prefixed=frozenset(name for name, upstream in config.upstreams.items() if upstream.prefixed),
+        servers={name: upstream.servers for name, upstream in config.upstreams.items()},
         before=before,
     )
 
