@@ -6,6 +6,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
+from gateway.core.reconcile.capture import keepable
 from gateway.ports.reconciliation import Selection
 
 _VERSION = 1
@@ -32,7 +33,7 @@ def read_cursor(selection: Selection, cursor: str) -> Position:
     """Raises ValueError for what `write_cursor` did not make, or made for another selection."""
     try:
         match json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))):
-            case [_, _, str(scope_id), str(key), int() | None as at]:
+            case [_, _, str(scope_id), str(key), int() | None as at] if keepable(scope_id) and keepable(key):
                 position = Position(scope_id, key, None if at is None else to_instant(at))
                 if write_cursor(selection, position) == cursor:
                     return position

@@ -204,6 +204,13 @@ async def test_what_is_no_cursor_is_refused(harness: PostgresHarness, cursor: st
         await harness.store.operations.select(Selection(), cursor, 5)
 
 
+@pytest.mark.parametrize("position", [Position("a\0", "b"), Position("a", "b\0")])
+async def test_a_made_up_cursor_is_no_error_of_the_store(harness: PostgresHarness, position: Position) -> None:
+    """Anybody can make one, since no secret is in it; what Postgres keeps in no text ends no page."""
+    with pytest.raises(ValueError, match="no cursor of this selection"):
+        await harness.store.operations.select(Selection(), write_cursor(Selection(), position), 5)
+
+
 async def test_a_cursor_is_good_for_its_selection_alone(harness: PostgresHarness) -> None:
     """With other filters it would skip records in silence; a damaged one is known, too."""
     cursor = write_cursor(Selection(state="unknown"), Position("payments:none", "k\u00e9", dt.datetime.now(dt.UTC)))  # noqa: TID251 (any instant)
