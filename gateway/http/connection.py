@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import select
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -15,7 +15,7 @@ from gateway.http.limits import ClientLimits, Crowd, peer_address
 from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
 from gateway.http.refusals import Refusals
 from gateway.http.request import Request, RequestBody, RequestFactory
-from gateway.http.response import Answering, WireResponse, reason_of, untaken, wire_response
+from gateway.http.response import Answering, Underway, WireResponse, reason_of, untaken, wire_response
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
 from gateway.principal import certificate_subject
@@ -53,7 +53,8 @@ class ClientConnection(LingeringClose):
 
     `half_closed`: the client has ended its sending and may still be reading. `upgradable`: the request at hand asked for another
     protocol in a way that lets `take_over` be called once it was agreed to. `entered`: the crowd was asked already, and said this.
-    `made`: it was, and counts itself out of the crowd when it is lost. `task` handles the request at hand, if that waits for something.
+    `made`: it was, and counts itself out of the crowd when it is lost. `task` handles the request at hand, if that waits for something that
+    no callback brings.
 
     An exception in one of the loop's callbacks is ours, and leaves nobody waiting: the connection is cut and its loss is told, as if the
     client had left.
@@ -69,6 +70,7 @@ class ClientConnection(LingeringClose):
         "_drained",
         "_entered",
         "_farewell",
+        "_handled",
         "_header_timeout",
         "_keeper",
         "_lost",
@@ -79,6 +81,7 @@ class ClientConnection(LingeringClose):
         "_skipped",
         "_subject",
         "_tunnel",
+        "_underway",
         "address",
         "made",
         "secure",
@@ -122,6 +125,8 @@ class ClientConnection(LingeringClose):
         self.address: str | None = None
         self.secure = False
         self.task: asyncio.Task[None] | None = None
+        self._underway: Underway | None = None
+        self._handled: asyncio.Future[None] | None = None
         self.writing_paused = False
 
     # ---- for the request's handler
@@ -270,6 +275,7 @@ class ClientConnection(LingeringClose):
             partial(self._release, exc),
             self._end_tunnel,
             self._tell_lost,
+            self._tell_handled,
         ):
             try:
                 step()
@@ -339,9 +345,13 @@ class ClientConnection(LingeringClose):
     def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
         self._asked = True
         request = self._make(self, head.method, head.target, head.version, head.fields, body, head.keep_alive)
+        self._take_answer(request, self._answer, request)
+
+    def _take_answer(self, request: Request, make: Callable[[Any], Answering], of: Any) -> None:
+        """Write the answer if it is at hand. Else a task waits for it, unless a callback brings it."""
         answering: Answering
         try:
-            answering = self._answer(request)
+            answering = make(of)
             if isinstance(answering, WireResponse) and (answering.started or answering.send(request)):
                 self._answered(request, answering)
                 return
@@ -350,9 +360,21 @@ class ClientConnection(LingeringClose):
             return
         except Exception as error:  # whatever it is, the client is answered
             answering = self._failure(error)
-        self.task = self._loop.create_task(self._exchange(request, answering))
+        if isinstance(answering, Underway):
+            self._underway = answering
+            answering.due = partial(self._came, request)
+        else:
+            self.task = self._loop.create_task(self._exchange(request, answering))
 
-    async def _exchange(self, request: Request, answering: Answering) -> None:
+    def _came(self, request: Request, make: Callable[[Any], Answering], of: Any) -> None:
+        """What was under way is here, or will be after a wait."""
+        self._underway = None
+        try:
+            self._take_answer(request, make, of)
+        except Exception as error:
+            self._fail(error)
+
+    async def _exchange(self, request: Request, answering: WireResponse | Awaitable[WireResponse]) -> None:
         """Have a request answered that waits for something, or whose client takes its time."""
         response: WireResponse | None
         try:
@@ -365,6 +387,7 @@ class ClientConnection(LingeringClose):
             response = await self._answer_failure(request, error)
         except BaseException:
             self.task = None
+            self._tell_handled()
             self.force_close()
             raise
         self.task = None
@@ -391,6 +414,8 @@ class ClientConnection(LingeringClose):
 
     def _answered(self, request: Request, response: WireResponse | None) -> None:
         """The answer was written. None: there is nobody to talk to any more."""
+        if self._handled is not None:
+            self._tell_handled()
         if response is None or self._ends_with(request, response):
             self._no_more()
         elif request.body.complete:
@@ -489,10 +514,18 @@ class ClientConnection(LingeringClose):
             self._farewell = True  # what crosses our end on the wire is read, and meets no reset
             self.close()
 
+    def handled(self) -> asyncio.Future[None] | None:
+        """Done when the request at hand is answered, or the connection is lost. None if there is no request that waits for anything."""
+        if self._handled is None and (self.task is not None or self._underway is not None):
+            self._handled = self._loop.create_future()
+        return self._handled
+
     def give_up(self) -> None:
         """End the handling of the request at hand, which is told so: not before its first step, without which it would tell nobody."""
         if self.task is not None:
             self._loop.call_soon(self.task.cancel)
+        elif self._underway is not None:
+            self._loop.call_soon(self._underway.cancel)
 
     def force_close(self) -> None:
         """Close now. What was written still leaves, if the client takes it in time."""
@@ -585,6 +618,11 @@ class ClientConnection(LingeringClose):
     def _end_tunnel(self) -> None:
         if self._tunnel is not None:
             self._tunnel.end()
+
+    def _tell_handled(self) -> None:
+        handled, self._handled = self._handled, None
+        if handled is not None and not handled.done():
+            handled.set_result(None)
 
     def _tell_lost(self) -> None:
         while self._lost:

@@ -63,17 +63,17 @@ class ProxyServer:
         """End all connections: tunnels at once, others after the request at hand, or cut when it lasts longer than `timeout` seconds."""
         for connection in list(self.connections):
             connection.end_tunnel()
-        if tasks := self._tasks():
-            await asyncio.wait(tasks, timeout=timeout)
+        if handled := self._handled():
+            await asyncio.wait(handled, timeout=timeout)
         for connection in list(self.connections):
             connection.give_up()
-        if late := self._tasks():  # those that began meanwhile are among them
+        if late := self._handled():  # those that began meanwhile are among them
             await asyncio.wait(late, timeout=timeout)
         for connection in list(self.connections):
             connection.force_close()
 
-    def _tasks(self) -> list[asyncio.Task[None]]:
-        return [connection.task for connection in self.connections if connection.task is not None]
+    def _handled(self) -> list[asyncio.Future[None]]:
+        return [handled for connection in self.connections if (handled := connection.handled()) is not None]
 
     # ---- for connections
 

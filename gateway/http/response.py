@@ -14,7 +14,7 @@ import termios
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from gateway.core.headers import to_client
 from gateway.core.model import Headers
@@ -256,7 +256,22 @@ class WireResponse:
             drained.cancel()
 
 
-Answering: TypeAlias = WireResponse | Awaitable[WireResponse]
+class Underway:
+    """An answer that a callback will bring, and no task waits for. Its connection gives it `due`.
+
+    Who brings the answer calls that once, with what makes it, and with what that takes; it raises nothing. `cancel`: the process is out of
+    patience, and `due` is called now.
+    """
+
+    __slots__ = ("due",)
+
+    due: "Callable[[Callable[[Any], Answering], Any], None] | None"
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+
+Answering: TypeAlias = WireResponse | Underway | Awaitable[WireResponse]
 """An answer, or the promise of one. What is not written yet is written by the connection."""
 
 

@@ -132,6 +132,12 @@ class UpstreamResponse(Protocol):
         """
         ...
 
+    def at_hand(self, limit: int) -> bytes | None:
+        """The whole body if the whole response has arrived and it has at most `limit` bytes; else None, and nothing is
+        lost.
+        """
+        ...
+
     def tunnel(self) -> Tunnel:
         """The connection itself, after a 101 answer to a request with `upgrade`. Bytes that came with the head are its
         first. Call once.

@@ -1,7 +1,7 @@
 """One request on its way through the proxy, from the head that has come to the log line."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
@@ -15,7 +15,7 @@ from gateway.core.model import Fingerprint, RecordKey
 from gateway.core.policy import ForwardKey, Policy
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
-from gateway.core.routes import split_target
+from gateway.core.routes import Match, split_target
 from gateway.core.scope import Scope, derived_key
 from gateway.core.splice import JsonText
 from gateway.core.trace_context import Trace, carry
@@ -40,9 +40,9 @@ class Call(Request):
     under its route's `guard`. `sent_key` is the key that the head has; `scope` the caller's; `key` where its record is, known once there is
     a `key_digest`, which is its key as logs show it; `principal` who asks, where the route keeps that. `payload` is the body once it was
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
-    is the policy that a keyed request missed by its method. `waited_for`: the client asked before it sends its body (`Expect:
-    100-continue`) and was not told to go on. `meaning`, `content`, `captured`, `correlation`, `sealed`, `original`, `later` and
-    `patience` are as in `GuardedRequest`. `trace` is there if requests are traced.
+    is the policy that a keyed request missed by its method; `under` is what other methods come to, once it was looked up. `waited_for`: the
+    client asked before it sends its body (`Expect: 100-continue`) and was not told to go on. `meaning`, `content`, `captured`,
+    `correlation`, `sealed`, `original`, `later` and `patience` are as in `GuardedRequest`. `trace` is there if requests are traced.
     What only a `FinishedRequest` has is known after `end`.
     """
 
@@ -88,6 +88,7 @@ class Call(Request):
         "text",
         "total_seconds",
         "trace",
+        "under",
         "unlisted",
         "upstream_seconds",
         "upstream_started",
@@ -150,6 +151,7 @@ class Call(Request):
         self.request_bytes = 0
         self.waited_for = False
         self.doubles: frozenset[bytes] = frozenset()
+        self.under: Sequence[Match] | None = None
         self.unlisted: Policy | None = None
         self.content: Content | None = None
         self.captured: Mapping[str, str] | None = None

@@ -70,9 +70,14 @@ def unlisted(call: Call) -> Policy | None:
 
 
 def _under(call: Call, methods: Iterable[str] | None = None) -> Sequence[Match]:
+    if methods is None and call.under is not None:
+        return call.under
     table = call.routing.table
     host = call.effective_host if table.by_host else b""
-    return table.under(call.target, host, methods)
+    found = table.under(call.target, host, methods)
+    if methods is None:
+        call.under = found
+    return found
 
 
 def _carries_key(call: Call, policy: Policy) -> bool:

@@ -29,7 +29,7 @@ from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, un
 from gateway.proxy.guard import Admission, Guard, Missing
 from gateway.proxy.head import is_plain, judge_head
 from gateway.proxy.operations import Operations
-from gateway.proxy.passthrough import pass_through
+from gateway.proxy.passthrough import Passage
 from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Routing
 
@@ -110,25 +110,27 @@ class Proxy:
             call.trace = tracing.begin(parent, request_id, self._randomness.token())
         found = self._look(call)
         if not isinstance(found, RoutePlan):
-            return self._finish(call, found) if isinstance(found, Reply) else self._wait(call, found)
-        coming = self._pass_unguarded(call, found) if found.guard is None else self._go_on(call, found, self._guard.admit(call))
-        return self._finish(call, coming) if isinstance(coming, Reply) else self._wait(call, coming)
+            return self.finish(call, found) if isinstance(found, Reply) else self.wait(call, found)
+        if found.guard is None:
+            return self._pass_unguarded(call, found)
+        coming = self._go_on(call, found, self._guard.admit(call))
+        return self.finish(call, coming) if isinstance(coming, Reply) else self.wait(call, coming)
 
-    async def _wait(self, call: Call, coming: Awaitable[Reply]) -> WireResponse:
+    async def wait(self, call: Call, coming: Awaitable[Reply]) -> WireResponse:
         """For a reply that takes its time."""
         try:
             reply = await coming
         except ClientGone:
-            return self._gone(call)
+            return self.gone(call)
         except ClientSilent:
             reply = Reply(Label.ABORTED, _too_slow(call))
         except asyncio.CancelledError:
-            self._gone(call)  # a drain is out of patience
+            self.gone(call)  # a drain is out of patience
             raise
-        finished = self._finish(call, reply)
+        finished = self.finish(call, reply)
         return finished if isinstance(finished, WireResponse) else await finished
 
-    def _finish(self, call: Call, reply: Reply) -> Answering:
+    def finish(self, call: Call, reply: Reply) -> WireResponse | Awaitable[WireResponse]:
         """Render, write, observe."""
         response, gone = self._renderer.render(reply, call), False
         try:
@@ -265,34 +267,38 @@ class Proxy:
         reply.label = label
         return reply
 
-    async def _pass_unguarded(self, call: Call, plan: RoutePlan) -> Reply:
+    def _pass_unguarded(self, call: Call, plan: RoutePlan) -> Answering:
+        """Without a task, if the request is whole, a connection is idle, and the answer comes in one piece."""
         call.unlisted = unlisted(call)
-        reply = await self._pass(call, plan)
-        if call.unlisted is not None and reply.label is Label.BYPASS:
-            reply.label = Label.UNPROTECTED
-        return reply
+        if may_mislead(call, plan):
+            return self.wait(call, self._pass(call, plan))
+        passage = self._passage(call, plan)
+        return passage.begin() or self.wait(call, passage.run())
 
     async def _pass(self, call: Call, plan: RoutePlan) -> Reply:
-        kept, policy = (frozenset[bytes](), None) if plan.guard is None else (plan.guard.kept, plan.guard.policy)
-        wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), kept, hops=call.hops), policy)
+        try:
+            if may_mislead(call, plan) and (refused := await judge_body(call, plan, self._memory)) is not None:
+                return refused
+            return await self._passage(call, plan).run()
+        finally:
+            if call.held is not None:
+                call.held.close()
+
+    def _passage(self, call: Call, plan: RoutePlan) -> Passage:
+        guard = plan.guard
+        if guard is None:
+            wire = to_upstream(call.fields.lines, call.hop(), hops=call.hops)
+        else:
+            wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), guard.kept, hops=call.hops), guard.policy)
         if call.trace is not None:
             wire = carry(wire, call.trace)
         if plan.sent is not None:
             wire = plan.sent.apply(wire)
-        try:
-            if may_mislead(call, plan) and (refused := await judge_body(call, plan, self._memory)) is not None:
-                return refused
-            with WhilePresent(call.connection):
-                reply = await pass_through(call, plan, wire, self._clock, self._observer)
-        finally:
-            if call.held is not None:
-                call.held.close()
-        self._observer.upstream_answered(plan.id, reply.upstream_status, reply.upstream_seconds or 0.0)
-        return reply
+        return Passage(call, plan, wire, self, self._clock, self._observer)
 
     # ---- the end
 
-    def _gone(self, call: Call) -> WireResponse:
+    def gone(self, call: Call) -> WireResponse:
         """Nobody is there to be answered: the client left before its request was whole, or before an unguarded answer came."""
         response = WireResponse(CLIENT_GONE, b"")
         response.drop()

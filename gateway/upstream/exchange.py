@@ -239,6 +239,13 @@ class Exchange:
             await self._wait_for_body()
         return self._take() if self._buffered() <= limit else None
 
+    def at_hand(self, limit: int) -> bytes | None:
+        """See the port."""
+        if not self._whole or len(self._left) > limit:
+            return None
+        left, self._left = self._left, b""
+        return left
+
     def tunnel(self) -> UpstreamTunnel:
         """See the port. From here on the tunnel is its caller's to close. Raises LookupError if there is none, or none
         any more.

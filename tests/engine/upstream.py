@@ -112,6 +112,9 @@ class _Response:
         self.content_length = part.length
         self._body = Body(self._pieces(), part.length)
 
+    def at_hand(self, limit: int) -> bytes | None:
+        return None
+
     async def read(self, limit: int) -> bytes | None:
         return await self._body.read(limit)
 

@@ -2,17 +2,21 @@
 
 import asyncio
 import gc
+import socket
+import struct
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import cast
+
+import pytest
 
 from gateway.core.policy import Route
 from gateway.engine.engine import Engine
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
 from gateway.http.response import Answering
-from gateway.ports import FinishedRequest, Receiver, UpstreamRequest, UpstreamResponse
+from gateway.ports import DoubtReason, FinishedRequest, InDoubt, Receiver, UpstreamRequest, UpstreamResponse
 from gateway.proxy.call import Call
 from gateway.proxy.handler import Proxy
 from gateway.proxy.routing import Edge, make_routing
@@ -40,14 +44,28 @@ class Counting(NotingObserver):
 
 
 class Silent:
-    """An upstream that never answers."""
+    """An upstream that answers when it is told to, if ever. With `at_once` it takes requests without a wait, and calls who asked."""
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self._at_once = at_once
+        self.says: Exception | None = None
+        self.receiver: Receiver | None = None
+        self.closed = 0
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
         await asyncio.Event().wait()
         raise AssertionError("nothing happened")
 
-    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> None:
-        raise AssertionError("nothing is guarded")
+    def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> "Silent | None":
+        self.receiver = receiver
+        if isinstance(self.says, InDoubt):
+            receiver.failed(self.says)  # before the one that asks could know that it was taken
+        elif self.says is not None:
+            raise self.says
+        return self if self._at_once else None
+
+    def close(self) -> None:
+        self.closed += 1
 
 
 class Front(House):
@@ -55,13 +73,14 @@ class Front(House):
 
     make_request: RequestFactory[Request] = Call
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = False) -> None:
         super().__init__()
         self.observer = Counting()
+        self.upstream = Silent(at_once=at_once)
         clock, randomness = SystemClock(), SystemRandomness()
         self.at_once: Callable[[Request], object] = lambda _: None
         self.proxy = Proxy(
-            make_routing((Route("slow", "/slow", "payments"),), {"payments": Silent()}, b"", (), Edge()),
+            make_routing((Route("slow", "/slow", "payments"),), {"payments": self.upstream}, b"", (), Edge()),
             cast("Engine", None),
             self.observer,
             clock,
@@ -77,6 +96,9 @@ class Front(House):
         return answering
 
 
+WAYS = pytest.mark.parametrize("at_once", [True, False], ids=["written-at-once", "waited-for"])
+
+
 async def test_a_defect_after_an_answer_is_no_second_answer() -> None:
     """A 500 behind it would be taken for the answer to the next request of the connection."""
     async with Front() as front, front.peer() as peer:
@@ -87,11 +109,12 @@ async def test_a_defect_after_an_answer_is_no_second_answer() -> None:
     assert [task for task, _ in front.observer.failures] == ["observe", "observe"]
 
 
-async def test_a_request_that_is_given_up_before_its_first_step_is_heard_of() -> None:
+@WAYS
+async def test_a_request_that_is_given_up_before_its_first_step_is_heard_of(at_once: bool) -> None:
     """Else it would be under way for ever, and a coroutine that nobody awaits."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", RuntimeWarning)
-        async with Front() as front, front.peer() as peer:
+        async with Front(at_once=at_once) as front, front.peer() as peer:
             loop = asyncio.get_running_loop()
             front.at_once = lambda request: loop.call_soon(connection_of(request).give_up)  # comes before the task's first step
             await peer.send(get("/slow"))
@@ -103,8 +126,9 @@ async def test_a_request_that_is_given_up_before_its_first_step_is_heard_of() ->
     assert [str(warning.message) for warning in warned if "never awaited" in str(warning.message)] == []
 
 
-async def test_a_shutdown_ends_what_has_begun_meanwhile() -> None:
-    async with Front() as front, front.peer() as one, front.peer() as other:
+@WAYS
+async def test_a_shutdown_ends_what_has_begun_meanwhile(at_once: bool) -> None:
+    async with Front(at_once=at_once) as front, front.peer() as one, front.peer() as other:
         await one.send(get("/slow"))
         await until(lambda: len(front.seen) == 1)
         ending = asyncio.ensure_future(front.server.shutdown(0.3))
@@ -114,3 +138,45 @@ async def test_a_shutdown_ends_what_has_begun_meanwhile() -> None:
         await ending
         assert front.observer.in_flight == {"slow": 0}
         assert [await peer.rest() for peer in (one, other)] == [b"", b""]
+
+
+async def test_a_client_that_leaves_cuts_what_was_written_at_once() -> None:
+    async with Front(at_once=True) as front:
+        async with front.peer() as peer:
+            await peer.send(get("/slow"))
+            await until(lambda: front.seen)
+            peer.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its end is no half-close, but a reset
+        await until(lambda: front.upstream.closed)
+        await front.closed()
+        assert front.upstream.receiver is not None
+        front.upstream.receiver.failed(InDoubt(DoubtReason.DISCONNECTED))  # a word that comes late tells nothing
+    assert front.observer.in_flight == {"slow": 0}
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"), [(InDoubt(DoubtReason.DISCONNECTED), []), (RuntimeError("a defect"), ["attempt"])], ids=["early", "raises"]
+)
+async def test_what_fails_before_it_is_known_to_be_written_is_answered_once(says: Exception, reason: list[str]) -> None:
+    """The word may come before `begin` has returned. A defect there may have come after the write: nothing is sent again."""
+    async with Front(at_once=True) as front, front.peer() as peer:
+        front.upstream.says = says
+        await peer.send(get("/slow") + get("/nowhere", "Connection: close"))
+        found = await answers(await peer.rest())
+    assert [answer.status for answer in found] == [502, 404]
+    assert not front.observer.in_flight.total()
+    assert [task for task, _ in front.observer.failures] == reason
+
+
+async def test_an_answer_under_way_goes_before_a_shutdown() -> None:
+    """A drain waits for what no task waits for, too."""
+    async with Front(at_once=True) as front, front.peer() as peer:
+        await peer.send(get("/slow"))
+        await until(lambda: front.seen)
+        ending = asyncio.ensure_future(front.server.shutdown(30))
+        await asyncio.sleep(0)
+        assert front.upstream.receiver is not None
+        front.upstream.receiver.failed(InDoubt(DoubtReason.DISCONNECTED))
+        await ending
+        [answer] = await answers(await peer.rest())
+    assert answer.status == 502
+    assert front.observer.in_flight == {"slow": 0}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from gateway.http.request_body import NO_BODY, IncomingBody
 from gateway.plan import RoutePlan
 from gateway.ports import UpstreamRequest, UpstreamResponse
 from gateway.proxy.call import Call
-from gateway.proxy.passthrough import pass_through
+from gateway.proxy.passthrough import Desk, Passage
 from gateway.proxy.routing import Edge, make_routing
 from gateway.runtime.system import SystemClock
 from tests.engine.stage import NotingObserver
@@ -50,7 +51,7 @@ async def test_a_defect_of_ours_is_answered() -> None:
     """Nobody knows whether anything was sent: 502, and the failure is counted."""
     call, plan = call_of(NO_BODY)
     observer = NotingObserver()
-    reply = await pass_through(call, plan, (), SystemClock(), observer)
+    reply = await Passage(call, plan, (), cast("Desk", None), SystemClock(), observer).run()
     assert (reply.label, reply.reason, reply.upstream_status) == (Label.BYPASS, "gateway_error", None)
     assert isinstance(reply.answer, Refused)
     assert (reply.answer.problem, reply.answer.final_status) == (Problem.UPSTREAM_FAILED, 502)
@@ -64,5 +65,5 @@ async def test_a_client_that_leaves_is_no_defect() -> None:
     observer = NotingObserver()
     asyncio.get_running_loop().call_soon(body.lose, "the client is gone")
     with pytest.raises(ClientGone):
-        await pass_through(call, plan, (), SystemClock(), observer)
+        await Passage(call, plan, (), cast("Desk", None), SystemClock(), observer).run()
     assert not observer.failures

@@ -248,6 +248,9 @@ class SimulatedResponse:
         self.headers: Headers = ((b"X-Answer", operation.request_id.encode()), (b"Set-Cookie", b"session=" + operation.request_id.encode()))
         self.content_length: int | None = len(body)
 
+    def at_hand(self, limit: int) -> bytes | None:
+        return None
+
     async def read(self, limit: int) -> bytes | None:
         return await self._pieces.read(limit)
 
