@@ -1,7 +1,8 @@
 """Concurrent calls of one kind travel in one statement.
 
-A call that finds nobody ahead of it goes at once; calls that arrive while a statement waits for a connection join it. At most
-`width` statements of a kind are under way, since what waits behind them makes the next batch larger and so cheaper for each.
+A call that finds nobody ahead of it goes at once; calls that arrive while a statement waits for a connection join it. Those that arrive
+while a statement is under way wait for its end, since what waits makes the next batch larger and so cheaper for each; but at most for
+`STAGGER`: then another statement goes beside it, up to `width` of a kind.
 
 Every call has a deadline of its own. One whose deadline passes gets its timeout while the batch goes on for the others; at the last
 one's deadline the statement is given up. A caller that is cancelled is dropped before sending, and ignored after.
@@ -26,6 +27,10 @@ ROWS_MAX = 128
 BYTES_MAX = 1024 * 1024
 ALONE_BYTES = 256 * 1024
 WAITING_MAX = 16384
+STAGGER = 0.002
+"""Seconds. A server that is near ends a statement in about that time, and two halves cost it and us more than one whole. One that is far
+away, or waits for a standby, is given the next statement before it has ended the first.
+"""
 
 Statement = Callable[[Lane, Sequence[I]], Awaitable[Mapping[bytes, R | StoreUnavailable]]]
 """Runs one statement for some items; the answers are found by owner token. Raises `DataRefused` and `StoreUnavailable`."""
@@ -68,6 +73,8 @@ class Batcher(Generic[I, R]):
         self._deadlines = _Deadlines(self._late)
         self._runners = 0
         self._fetching = 0
+        self._begun = 0.0  # when the last statement was given its batch
+        self._timer: asyncio.TimerHandle | None = None
 
     def submit(self, owner: bytes, item: I, size: int, deadline: float) -> "asyncio.Future[R | None]":
         """The answer to come; None if the statement had no row for this owner. Fails with `StoreUnavailable` and nothing else."""
@@ -81,11 +88,24 @@ class Batcher(Generic[I, R]):
         return future
 
     def _start(self) -> None:
-        """There are calls that wait: have a runner fetch them, unless one is about to."""
-        if self._fetching == 0 and self._runners < self._width:
-            self._runners += 1
-            self._fetching += 1
-            self._lanes.spawn(self._run())
+        """There are calls that wait: have a runner fetch them, now or soon, unless one is about to."""
+        if self._fetching or self._runners >= self._width:
+            return
+        if self._runners and len(self._queue) < ROWS_MAX:
+            if self._timer is not None:
+                return
+            loop, due = asyncio.get_running_loop(), self._begun + STAGGER
+            if loop.time() < due:
+                self._timer = loop.call_at(due, self._ring)
+                return
+        self._runners += 1
+        self._fetching += 1
+        self._lanes.spawn(self._run())
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._queue and self._runners:
+            self._start()
 
     async def _run(self) -> None:
         """Take batches until nobody waits. `_fetching` counts the runners that have yet to take one: newcomers need no other."""
@@ -102,6 +122,7 @@ class Batcher(Generic[I, R]):
                     continue
                 try:
                     if batch := self._take():
+                        self._begun = asyncio.get_running_loop().time()
                         if self._queue:
                             self._start()
                         await self._execute(lane, batch)

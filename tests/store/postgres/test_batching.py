@@ -1,5 +1,7 @@
 import asyncio
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import asyncpg
@@ -7,12 +9,13 @@ import pytest
 
 from gateway.core.model import Lease, Record, Status
 from gateway.core.packing import ZLIB
-from gateway.ports import Retention, StoreUnavailable, Transition
+from gateway.ports import Retention, Settled, StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
+from gateway.store.postgres.batching import ROWS_MAX
 from tests.store.contract.harness import KEPT, age_records, empty_records, found, fresh_key, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.store.postgres.recorder import Recorder
-from tests.store.postgres.watch import OURS, until
+from tests.store.postgres.watch import OURS, until, until_waiting
 
 POISON = b"\xde\xad\xbe\xef"
 
@@ -274,3 +277,46 @@ async def test_a_reserve_that_races_with_the_reaper_gets_an_answer(make_store: M
     stop.set()
     await reaping
     assert leases > 1
+
+
+@asynccontextmanager
+async def a_settle_that_lasts(
+    store: PostgresStore, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> AsyncIterator["asyncio.Task[Settled]"]:
+    """A settle whose statement waits for a lock, until the block ends."""
+    held = await reserved(store, intent())
+    async with connection.transaction():
+        await connection.execute("SELECT FROM gateway_records WHERE idempotency_key = $1 FOR UPDATE", held.key.key)
+        lasting = asyncio.ensure_future(store.complete(held, response(), KEPT))
+        await until_waiting(connection, 1)
+        yield lasting
+        assert not lasting.done()
+    await lasting
+
+
+async def test_a_statement_that_lasts_lets_another_go_beside_it(
+    make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]", recorder: Recorder
+) -> None:
+    """A server that is far away, or waits for a standby, has two statements of a kind under way."""
+    store = make_store(observer=recorder)
+    leases = [await reserved(store, intent()) for _ in range(3)]
+    async with a_settle_that_lasts(store, connection):
+        for lease in leases:
+            await store.complete(lease, response(), KEPT)
+    assert recorder.sizes("complete") == [1] * 4
+
+
+async def test_what_comes_while_a_statement_is_under_way_travels_together(
+    make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]", recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the end of the statement, or until there is enough of it for a whole batch."""
+    monkeypatch.setattr("gateway.store.postgres.batching.STAGGER", 3600.0)
+    store = make_store(observer=recorder)
+    leases = await asyncio.gather(*[reserved(store, intent()) for _ in range(10 + ROWS_MAX)])
+    few, many = leases[:10], leases[10:]
+    async with a_settle_that_lasts(store, connection):
+        waiting = [asyncio.ensure_future(store.complete(lease, response(), KEPT)) for lease in few]
+        await until_waiting(connection, 1)
+        assert not any(task.done() for task in waiting)
+        await asyncio.gather(*[store.complete(lease, response(), KEPT) for lease in many], *waiting)
+    assert recorder.sizes("complete") == [1, ROWS_MAX, 10]
