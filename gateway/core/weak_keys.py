@@ -23,6 +23,9 @@ _PHONE = re.compile(r"(?<![A-Za-z0-9+/=_-])\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}(?!
 _CARD = re.compile(r"(?<![A-Za-z0-9])[2-6](?:[0-9]{13,18}|[0-9]{3}(?:[ -][0-9]{4}){3}|[0-9]{3}[ -][0-9]{6}[ -][0-9]{5})(?![A-Za-z0-9])")
 _COUNTER = re.compile(r"[0-9]+(?:[-_:/.#T ][0-9]+)*Z?")
 _COUNTED = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[-_:/.#](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*(?:[-_:/.#]([0-9]+)|[0-9]+)")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[1-8][0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}")
+"""RFC 9562 section 4. Most keys are one, and its shape leaves room for nothing but repetition."""
+
 _COUNTER_DIGITS = 19
 """What a 64-bit number has at most: sequences, timestamps, and ids made of both."""
 
@@ -42,6 +45,8 @@ def notice(key: str) -> Notice | None:
     """What is to be said about a key, the worst first: personal data, what can be counted, what can be guessed. Pure
     and cheap.
     """
+    if _UUID.fullmatch(key):
+        return Notice.REPETITIVE if _is_repetitive(key) else None
     if "@" in key and _EMAIL.search(key):
         return Notice.EMAIL
     if _CARD.search(key) is not None and any(_is_card(found[0]) for found in _CARD.finditer(key)):
@@ -52,8 +57,11 @@ def notice(key: str) -> Notice | None:
         return Notice.COUNTER
     if len(key) < SHORT:
         return Notice.SHORT
-    few = len(set(key[:SHORT])) <= FEW + 1 and len(set(key) - {"-"}) <= FEW  # nearly every key shows more at its beginning
-    return Notice.REPETITIVE if few else None
+    return Notice.REPETITIVE if _is_repetitive(key) else None
+
+
+def _is_repetitive(key: str) -> bool:
+    return len(set(key[:SHORT])) <= FEW + 1 and len(set(key) - {"-"}) <= FEW  # nearly every key shows more at its beginning
 
 
 def _is_counter(key: str) -> bool:
