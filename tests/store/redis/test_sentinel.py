@@ -118,6 +118,7 @@ async def test_a_link_leaves_a_primary_that_the_sentinels_no_longer_name(house: 
 
 async def test_what_is_wrong_is_told(house: Sentinels) -> None:
     """By kind, and with the remedy; one Sentinel that is away is told, and does not hide the primary."""
+    house.settle()
     assert await faults_of(house.url) == []
     (fault,) = await faults_of(house.url.replace(str(house.ports[1]), "1"))
     assert fault.startswith("127.0.0.1:1: ")
@@ -130,7 +131,7 @@ async def test_what_is_wrong_is_told(house: Sentinels) -> None:
     for word in (house.word, "another"):
         (fault,) = await faults_of(f"redis://:{word}@127.0.0.1:{house.ports[0]}/0")
         assert ("it is a Sentinel and holds no entries; write redis+sentinel://" in fault) == (word == house.word)
-    replica = next(node for node in house.nodes if node is not house.primary)
+    replica = next(node for node in house.nodes if not node.primary)
     (fault,) = await faults_of(replica.url)
     assert "redis.url must lead to the primary" in fault
 
