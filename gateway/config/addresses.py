@@ -12,6 +12,7 @@ from gateway.core.oidc import secure_url
 from gateway.core.redis_url import parse_redis_url
 from gateway.core.texts import socket_path
 from gateway.core.user_token import read_digest
+from gateway.core.visible import is_visible
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -202,6 +203,13 @@ def user_name(text: str) -> str:
 
 def token_digest(text: str) -> bytes:
     return read_digest(text)
+
+
+def subject(text: str) -> str:
+    """A user's name for good at an OpenID Connect provider (OpenID Connect Core 1.0 section 2), compared exactly."""
+    if not 1 <= len(text) <= 255 or text != text.strip() or not is_visible(text):
+        raise ValueError(f'"{text[:70]}" is no `sub`; write it as id tokens have it: 1 to 255 characters, without spaces around them')
+    return text
 
 
 def optional_text(text: str) -> str | None:

@@ -119,7 +119,7 @@ class User:
     token_digest: Annotated[bytes, _TOKEN_DIGEST, "The digest of the user's token; `idempotency-gateway users token` makes both."] = field(
         repr=False
     )
-    subject: Annotated[str | None, Text("text", addresses.optional_text), "The `sub` of the same person at the provider (`oidc`)."] = None
+    subject: Annotated[str | None, Text("a `sub`", addresses.subject), "The `sub` of the same person at the provider (`oidc`)."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

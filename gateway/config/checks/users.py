@@ -35,6 +35,8 @@ def check_users(root: Section, routes: Sequence[ResolvedRoute]) -> Findings:
             if subject in subjects:
                 yield user.place_of(USER.subject), f"is that of user {subjects[subject] + 1} too: one person is one user"
             subjects.setdefault(subject, index)
+            if not admin.given(ADMIN.oidc):
+                yield user.place_of(USER.subject), "is that of the same person at a provider, and there is none: write `oidc`, or remove it"
 
 
 def _check_provider(admin: Section) -> Findings:

@@ -76,8 +76,8 @@ class Settings:
 
 
 class Entrance:
-    """See the module. `settings` is asked at each request. `now` is the wall clock, in seconds since the epoch: cookies tell instants, and
-    several gateways read them.
+    """See the module. `throttle` counts failed logins, `codes` those by the provider. `settings` is asked at each request. `now` is the
+    wall clock, in seconds since the epoch: cookies tell instants, and several gateways read them.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Entrance:
         self._ended = Ended(ended, clock)
         self._provider: Provider | None = None
         self.throttle = LoginThrottle(clock)
+        self.codes = LoginThrottle(clock, together=False)
 
     @classmethod
     def fixed(cls, token: str | None) -> "Entrance":

@@ -49,6 +49,7 @@ ANSWER_MAX = 256 * 1024
 LOGIN_SECONDS = 600.0
 """How long a login may take."""
 
+_BAD_REQUEST = 400
 _PENDING_KEY = b"idempotency-gateway/oidc/1"
 
 
@@ -219,6 +220,10 @@ class Provider:
             document = read(await _ask("POST", metadata.token_endpoint, form, basic), AS_PYTHON)
         except ValueError:
             raise ProviderAway("its token endpoint answers no JSON") from None
+        except ProviderAway as away:
+            if away.status == _BAD_REQUEST:  # RFC 6749 section 5.2
+                raise LoginRefused("failed", "the provider refuses the code, or does not know the client (status 400)") from None
+            raise
         token = document.get("id_token") if isinstance(document, dict) else None
         if not isinstance(token, str):
             raise ProviderAway("its token endpoint gives no id token")
@@ -255,7 +260,7 @@ async def _ask(method: str, url: str, form: Mapping[str, str] | None = None, bas
                 if len(body) > ANSWER_MAX:
                     raise ProviderAway(f"an answer of more than {ANSWER_MAX} bytes from {response.url.host}")
             if response.status != 200:
-                raise ProviderAway(f"status {response.status} from {response.url.host}")
+                raise ProviderAway(f"status {response.status} from {response.url.host}", response.status)
             return body
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise ProviderAway(f"{type(error).__name__} from {url.partition('?')[0]}") from None

@@ -2,7 +2,11 @@
 
 
 class ProviderAway(Exception):
-    """The provider does not answer, or not as it should. `str()` says how, for the log."""
+    """The provider does not answer, or not as it should. `str()` says how, for the log; `status` is what it answers instead of 200."""
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 class LoginRefused(Exception):

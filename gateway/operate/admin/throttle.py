@@ -29,22 +29,25 @@ class _Bucket:
 
 
 class LoginThrottle:
-    """Counts failures. `clock` never goes back."""
+    """Counts failures. `clock` never goes back. `together` False: those of one address are nothing to others, where what is tried cannot be
+    guessed, so that strangers would only lock out who has it.
+    """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, together: bool = True) -> None:
         self._clock = clock
-        self._all = _Bucket(IN_ALL, IN_ALL_SECONDS)
+        self._all = _Bucket(IN_ALL, IN_ALL_SECONDS) if together else None
         self._by_address: OrderedDict[str, _Bucket] = OrderedDict()
 
     def wait(self, address: str) -> float:
         """For how many seconds no login from this address is judged; 0.0: it is judged now."""
         now, own = self._clock(), self._by_address.get(address)
-        return max(self._all.wait(now), 0.0 if own is None else own.wait(now))
+        return max(0.0 if self._all is None else self._all.wait(now), 0.0 if own is None else own.wait(now))
 
     def failed(self, address: str) -> None:
         """Count a login that failed."""
         now = self._clock()
-        self._all.add(now)
+        if self._all is not None:
+            self._all.add(now)
         own = self._by_address.pop(address, None) or _Bucket(PER_ADDRESS, PER_ADDRESS_SECONDS)
         own.add(now)
         self._by_address[address] = own

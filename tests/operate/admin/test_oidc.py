@@ -15,6 +15,7 @@ from gateway.core.roles import Role
 from gateway.core.user_token import digest_of
 from gateway.operate.admin.guard import LOGIN
 from gateway.operate.admin.oidc import provider_logout
+from gateway.operate.admin.throttle import IN_ALL, PER_ADDRESS, PER_ADDRESS_SECONDS
 from gateway.ports import StoreUnavailable
 from tests.operate.admin.provider import CLIENT, SECRET, Provider, providing
 from tests.operate.admin.test_users import Browser, Instants, Porch, listening
@@ -166,7 +167,7 @@ async def test_an_answer_belongs_to_the_browser_that_asked(stage: Stage) -> None
     stage.browser.cookies = dict(cookies)
     assert (await stage.browser.ask("GET", answer))[0] == 200
     stage.browser.cookies = dict(cookies)
-    assert (await stage.browser.ask("GET", answer))[1] == f"{LOGIN}?error=away"  # the code is used up: 400
+    assert (await stage.browser.ask("GET", answer))[1] == f"{LOGIN}?error=failed"  # the code is used up: 400
     stage.browser.cookies = dict(cookies)
     assert (await stage.browser.ask("GET", answer.replace("iss=", "iss=https%3A%2F%2Fevil.example&x=")))[1] == f"{LOGIN}?error=failed"
     stage.porch.clock.now += 601
@@ -195,6 +196,26 @@ async def test_a_provider_that_is_away_is_not_asked_by_each_stranger(stage: Stag
     for _ in range(3):
         assert await stage.browser.ask("GET", START) == (303, f"{LOGIN}?error=away")
     assert stage.provider.asked == ["metadata"]
+
+
+async def test_codes_that_nobody_was_given_are_throttled(stage: Stage) -> None:
+    """Each costs the provider a question in the gateway's name."""
+    codes = []
+    for _ in range(PER_ADDRESS + 1):
+        answer = await stage.back(await stage.start())
+        codes.append((await stage.browser.ask("GET", answer.replace("code=", "code=x")))[1])
+    assert codes == [*[f"{LOGIN}?error=failed"] * PER_ADDRESS, f"{LOGIN}?error=throttled"]
+    stage.porch.clock.now += PER_ADDRESS_SECONDS + 0.1
+    stage.provider.now = stage.porch.clock.now
+    assert (await stage.login())[0] == 200
+
+
+async def test_strangers_lock_nobody_out_who_comes_from_the_provider(stage: Stage) -> None:
+    """No code can be guessed: failures of others, with tokens or with codes, are nothing to who brings a good one."""
+    for number in range(IN_ALL + 1):
+        stage.porch.entrance.throttle.failed(f"address {number}")
+        stage.porch.entrance.codes.failed(f"address {number}")
+    assert (await stage.login())[0] == 200
 
 
 async def test_logging_out_here_and_there(stage: Stage) -> None:
