@@ -7,7 +7,7 @@ states. Everything that is not pure comes in as an argument, so that the whole e
 import asyncio
 from collections.abc import Awaitable
 
-from gateway.core.decision import Claim, Decision, Gone, InProgress, Label, Lapse, Replay, decide
+from gateway.core.decision import Claim, Decision, Gone, InProgress, Label, Lapse, Replay, Unknown, decide
 from gateway.core.duplicates import Duplicates
 from gateway.core.fingerprint import Content
 from gateway.core.model import Earlier, Fingerprint, Lease, Record, Status, Tombstone
@@ -168,10 +168,14 @@ class Engine:
     async def _comparable(self, request: GuardedRequest, found: Record) -> Fingerprint | None:
         return await self._foreign.comparable(content_of(request), request.meaning, found.fingerprint)
 
-    async def _claim(self, request: GuardedRequest, found: Record) -> Lease | None:
+    async def _claim(self, request: GuardedRequest, found: Record) -> Lease | Decision | None:
         statement = self._statement(request)
         try:
             return await self._deps.store.claim(found, statement.intent)
+        except OverQuota as error:
+            if found.status is Status.UNKNOWN:  # a refusal would say that nothing has run
+                return Unknown(found, error.exceeded.retry_after)
+            raise
         except (StoreUnavailable, asyncio.CancelledError) as error:
             return await self._reply_lost(request, statement, error, claimed=found)
 
@@ -195,19 +199,24 @@ class Engine:
 
     async def _not_reserved(
         self, request: GuardedRequest, statement: Statement | None, error: StoreUnavailable | OverQuota | asyncio.CancelledError
-    ) -> Lease | Record:
-        """What there is all the same. Replays and duplicates are for callers without a quota, too: where the authority has a record, that
-        counts. Raises `error`; or that the store is away, since a refusal would say that nothing has run.
+    ) -> Lease | Record | Tombstone:
+        """What there is all the same. Replays and duplicates are for callers without a quota, too: where the authority has a record, or a
+        tombstone that the route asks for, that counts. Raises `error`; or that the store is away, since a refusal would say that nothing
+        has run.
         """
         if not isinstance(error, OverQuota):
             return await self._reply_lost(request, statement, error)
         try:
-            found = await self._deps.store.find(request.key)
+            found = await self._deps.store.find(request.key) or await self._tombstone(request)
         except StoreUnavailable as away:
             raise StoreUnavailable(away.store, away.reason, may_have_landed=False, asked=True) from error
         if found is None:
             raise error
         return found
+
+    async def _tombstone(self, request: GuardedRequest) -> Tombstone | None:
+        acceptance = None if request.guard.terms.gone_for is None else self._deps.acceptance
+        return None if acceptance is None else await acceptance.tombstone(request.key)
 
     async def _reply_lost(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from gateway.core.model import Fingerprint, Lease, RecordKey, Status, StoredResponse, Terms
+from gateway.core.model import Fingerprint, Lease, RecordKey, Status, StoredResponse, Terms, Tombstone
 from gateway.ports.store import Parked, Promise, Transition
 
 __all__ = ["Acceptance", "Ended", "Parked", "Promise", "Standing", "Taken"]
@@ -104,6 +104,6 @@ class Acceptance(Protocol):
         """How the operation stands; None if there is no record."""
         ...
 
-    async def is_buried(self, key: RecordKey) -> bool:
-        """Whether a tombstone remembers a record of this key. Where `standing` found none before, a reaper may have come between."""
+    async def tombstone(self, key: RecordKey) -> Tombstone | None:
+        """What remembers a record of this key. Where none was found before, a reaper may have come between."""
         ...

@@ -168,7 +168,7 @@ class Operations:
     async def _absent(self, call: Call) -> Reply:
         """There is no record: the route may remember that there was one."""
         gone = call.guard.policy.on_expired is OnExpired.GONE
-        return _expired(call) if gone and await self.acceptance.is_buried(call.key) else _nothing()
+        return _expired(call) if gone and await self.acceptance.tombstone(call.key) is not None else _nothing()
 
     def _told(self, call: Call, standing: Standing) -> Reply:
         if standing.expired:

@@ -191,5 +191,5 @@ class TroubledAcceptance:
     async def standing(self, key: RecordKey) -> Standing | None:
         return await self._store.carry_out("standing", lambda: self._acceptance.standing(key))
 
-    async def is_buried(self, key: RecordKey) -> bool:
-        return await self._store.carry_out("is_buried", lambda: self._acceptance.is_buried(key))
+    async def tombstone(self, key: RecordKey) -> Tombstone | None:
+        return await self._store.carry_out("tombstone", lambda: self._acceptance.tombstone(key))

@@ -9,10 +9,10 @@ import pytest
 
 from gateway.core.decision import Label
 from gateway.core.model import RecordKey, Status
-from gateway.core.policy import Execution, MaxPending, OnStoreOutage, Policy
+from gateway.core.policy import Execution, MaxPending, OnExpired, OnStoreOutage, OnUnknown, Policy
 from gateway.core.quota import NewKeys, Quota
 from gateway.core.units import Rate
-from gateway.engine.answers import Reply
+from gateway.engine.answers import Refused, Reply
 from gateway.engine.engine import Engine
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason
 from gateway.store.limited import LimitedStore
@@ -65,6 +65,39 @@ async def test_nobody_is_refused_by_a_quota_who_may_have_an_answer(stage: Stage)
         stage.store.script("reserve", Refuses())
         assert refused(await ask(stage, "a", replace(SLOW, on_store_outage=outage))) == (503, "store-unavailable")
     assert len(stage.upstream.sent) == 1
+
+
+@scene
+async def test_a_key_that_is_used_up_is_refused_as_that(stage: Stage) -> None:
+    """A 429 would say that its operation can still come; only a tombstone knows of it."""
+    limited(stage)
+    gone = replace(SLOW, on_expired=OnExpired.GONE, tombstone=1e6)
+    assert told(await ask(stage, KEY.key, gone))[0] is Label.EXECUTE
+    await stage.bury(1e6)
+    assert refused(await ask(stage, KEY.key, gone)) == (410, "key-expired")
+    assert refused(await ask(stage, "b", gone)) == (429, "quota-exceeded")
+    stage.store.script("tombstone", Refuses())
+    assert refused(await ask(stage, "b", gone)) == (503, "store-unavailable")
+
+
+@scene
+async def test_a_doubt_that_finds_no_place_to_be_run_again_stays_a_doubt(stage: Stage) -> None:
+    """Its first attempt may have run: the client is told so, and when to come again."""
+    _, counter = limited(stage)
+    policy = replace(POLICY, on_unknown=OnUnknown.REEXECUTE, quota=Quota(1))
+    stage.upstream.plays(Part(raises=InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)), Part(pauses=(5.0,)))
+    assert refused(await ask(stage, "a", policy))[1] == "outcome-unknown"
+    await stage.clock.sleep(policy.lease + 121)
+    running = stage.loop.create_task(ask(stage, "b", policy))
+    await stage.clock.sleep(1)
+    reply = await ask(stage, "a", policy)
+    assert refused(reply) == (409, "outcome-unknown")
+    assert isinstance(reply.answer, Refused)
+    assert reply.answer.retry_after == 1
+    assert told(await running)[1] == 201
+    assert told(await ask(stage, "a", policy))[:2] == (Label.REEXECUTE, 201)
+    await stage.clock.sleep(1)
+    assert not counter.running
 
 
 @scene

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gateway.core.model import Earlier, Fingerprint, Intent, Lease, RecordKey, Status, StoredResponse, Terms
+from gateway.core.model import Earlier, Fingerprint, Intent, Lease, RecordKey, Status, StoredResponse, Terms, Tombstone
 from gateway.core.shards import ShardOf
 from gateway.ports import Transition
 from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
@@ -128,9 +128,10 @@ class PostgresAcceptance:
             )
         return None
 
-    async def is_buried(self, key: RecordKey) -> bool:
+    async def tombstone(self, key: RecordKey) -> Tombstone | None:
         """As the port says."""
-        return bool(await self._calls.fetch("find", "buried", key.lookup_digest()))
+        rows = await self._calls.fetch("find", "buried", key.lookup_digest())
+        return Tombstone(key, *rows[0]) if rows else None
 
 
 def _accept(clock: DatabaseClock) -> Any:

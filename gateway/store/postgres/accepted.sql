@@ -296,7 +296,12 @@ END AS transition
 
 
 -- name: buried
-SELECT FROM gateway_tombstones WHERE digest = $1 AND expires_at > expiry_now()
+SELECT
+    route_id,
+    extract(epoch FROM expires_at - expiry_now())::float8 AS expires_in,
+    (extract(epoch FROM expires_at) * 1000000)::bigint AS expires_at_us
+FROM gateway_tombstones
+WHERE digest = $1 AND expires_at > expiry_now()
 
 
 -- name: standing

@@ -57,16 +57,18 @@ class RetentionContract:
         assert record.expired
         assert record.expires_at_us is not None
         assert await harness.maintenance.reap(10) == 1
-        assert await harness.acceptance.is_buried(lease.key)
+        remembered = await harness.acceptance.tombstone(lease.key)
+        assert remembered is not None
         for meaning in ("charge 10", "charge 10", "charge 99"):
             tombstone = await harness.store.reserve(asking(lease.key, meaning))
             assert isinstance(tombstone, Tombstone)
             assert (tombstone.key, tombstone.route_id) == (lease.key, "create-charge")
             assert tombstone.expires_in == pytest.approx(PERIOD - 1, abs=60)
             assert tombstone.expires_at_us == pytest.approx(record.expires_at_us + PERIOD * 1e6, abs=10)
+            assert replace(remembered, expires_in=tombstone.expires_in) == tombstone
         assert await harness.store.find(lease.key) is None
         await harness.advance(PERIOD)
-        assert not await harness.acceptance.is_buried(lease.key)
+        assert await harness.acceptance.tombstone(lease.key) is None
 
     async def test_a_tombstone_counts_from_the_expiry_whenever_the_reaper_comes(self, harness: Harness) -> None:
         """A late reaper neither lengthens nor shortens it; one that comes after its end leaves nothing that answers."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from gateway.core.model import Earlier, Lease, RecordKey, Status, StoredResponse, Terms
+from gateway.core.model import Earlier, Lease, RecordKey, Status, StoredResponse, Terms, Tombstone
 from gateway.ports import Transition
 from gateway.ports.accepted import Ended, Parked, Promise, Standing, Taken
 from tests.support.memory_store.rows import Row, microseconds
@@ -15,13 +15,15 @@ Rows = dict[RecordKey, Row]
 class MemoryAcceptance:
     """Over the rows of a `MemoryStore`."""
 
-    def __init__(self, rows: Rows, now: Callable[[], float], boottime: Callable[[], float], buried: Callable[[RecordKey], bool]) -> None:
+    def __init__(
+        self, rows: Rows, now: Callable[[], float], boottime: Callable[[], float], buried: Callable[[RecordKey], Tombstone | None]
+    ) -> None:
         self._rows = rows
         self._now = now
         self._boottime = boottime
         self._buried = buried
 
-    async def is_buried(self, key: RecordKey) -> bool:
+    async def tombstone(self, key: RecordKey) -> Tombstone | None:
         return self._buried(key)
 
     async def accept(self, lease: Lease, promise: Promise) -> Transition:

@@ -32,7 +32,7 @@ class MemoryStore:
         self._graves: dict[bytes, Grave] = {}
         self._archive: list[tuple[float, Record]] = []
         self.reconciliation = MemoryReconciliation(self._rows, now)
-        self.acceptance = MemoryAcceptance(self._rows, now, boottime, lambda key: self._tombstone(key, self._now()) is not None)
+        self.acceptance = MemoryAcceptance(self._rows, now, boottime, lambda key: self._tombstone(key, self._now()))
         self.participation = MemoryParticipation(self._rows, now, self.reconciliation)
 
     def now_us(self) -> int | None:

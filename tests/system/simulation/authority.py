@@ -222,8 +222,8 @@ class UnreliableAcceptance:
     async def standing(self, key: RecordKey) -> Standing | None:
         raise AssertionError("no client looks")
 
-    async def is_buried(self, key: RecordKey) -> bool:
-        raise AssertionError("no client looks")
+    async def tombstone(self, key: RecordKey) -> Tombstone | None:
+        return await self._store.ask("find", key, lambda: at_once(self._authority.tombstone(key)))
 
 
 def _reconcilable(intent: Intent) -> Intent:
