@@ -201,7 +201,8 @@ def tell_change(changed: Changed, *, as_json: bool) -> None:
         case Conflict(now, why):
             fail(f"Refused: {why} ({short_id_text(now.key)})", FAILURE)
         case Proposed(proposal):
-            click.echo(f"Proposed: another user confirms it, with: dead-letters approve {short_id_text(proposal.key)} --reason …", err=True)
+            named = f"{short_id_text(proposal.key)} --proposal {proposal.id}"
+            click.echo(f"Proposed: another user confirms it, with: dead-letters approve {named} --reason …", err=True)
         case TooEarly(until):
             at = instant(until.isoformat())
             fail(f"Too early: until {at} the upstream may still execute it, so *not executed* cannot be known yet.", FAILURE)

@@ -4,6 +4,7 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -15,6 +16,7 @@ from gateway.operate.commands.options import (
     json_option,
     limit_option,
     listing_options,
+    proposal_option,
     record_options,
     resolve_options,
     seeing_options,
@@ -104,25 +106,27 @@ def list_proposals(config: Path, as_json: bool) -> None:
 @dead_letters.command("approve")
 @config_option()
 @record_options
+@proposal_option
 @change_options
 @json_option
-def approve_proposal(config: Path, **given: Any) -> None:
-    """Confirm the verdict that another user has proposed about a record: it is carried out.
+def approve_proposal(config: Path, proposal: UUID | None, **given: Any) -> None:
+    """Confirm the verdict that another user has proposed about a record: it is carried out. A terminal shows it, and asks.
 
     \b
       idempotency-gateway dead-letters approve --config gateway.yaml rec_k4tq2mzv7a --reason "INC-7: I see it at the provider, too"
     """
     from gateway.operate.commands import approving
 
-    approving.approve(config, wanted_of(given), how_of(given))
+    approving.approve(config, wanted_of(given), proposal, how_of(given))
 
 
 @dead_letters.command("reject")
 @config_option()
 @record_options
+@proposal_option
 @change_options
 @json_option
-def reject_proposal(config: Path, **given: Any) -> None:
+def reject_proposal(config: Path, proposal: UUID | None, **given: Any) -> None:
     """Drop the verdict that was proposed about a record. Who has proposed it may take it back.
 
     \b
@@ -130,7 +134,7 @@ def reject_proposal(config: Path, **given: Any) -> None:
     """
     from gateway.operate.commands import approving
 
-    approving.reject(config, wanted_of(given), how_of(given))
+    approving.reject(config, wanted_of(given), proposal, how_of(given))
 
 
 @dead_letters.command("requeue-all")

@@ -117,6 +117,12 @@ def change_options(command: Command) -> Command:
     return grounds_options(command)
 
 
+def proposal_option(command: Command) -> Command:
+    return click.option(
+        "--proposal", metavar="ID", type=click.UUID, help="This one, by its id in `dead-letters proposals`; needed where nobody is asked."
+    )(command)
+
+
 def grounds_options(command: Command) -> Command:
     """--reason and --actor."""
     command = _actor_option(command)

@@ -151,6 +151,13 @@ def asked_text(found: Mapping[str, Any]) -> str:
     return pairs(facts)
 
 
+def proposed_text(waiting: Mapping[str, Any]) -> str:
+    """A verdict that waits for another user."""
+    answer = waiting["response"]
+    facts = {name: waiting[name] for name in ("proposal", "verdict", "proposed_by", "reason", "proposed_at", "expires_at", "stale")}
+    return pairs({**facts, **(_answer_facts(answer) if answer is not None else {})})
+
+
 _FACTS = ("short_id", "id", "state", "route", "scope_id", "key", "method", "target", "attempt", "request_id")
 _INSTANTS = ("created_at", "unknown_since", "doubtful_until", "dead_lettered_at", "completed_at", "expires_at")
 _HISTORY = ("source", "what", "actor", "reason")

@@ -153,6 +153,9 @@ COMMANDS = [
     ("dead-letters", "show"),
     ("dead-letters", "requeue"),
     ("dead-letters", "resolve"),
+    ("dead-letters", "proposals"),
+    ("dead-letters", "approve"),
+    ("dead-letters", "reject"),
     ("audit", "list"),
 ]
 
