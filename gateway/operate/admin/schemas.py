@@ -221,6 +221,7 @@ _PROPOSAL: Json = {
     "verdict": {"type": "string", "enum": ["executed", "not_executed", "release"]},
     "proposed_by": _TEXT,
     "reason": _TEXT,
+    "retention": {**_or_null("number"), "description": "Seconds that the record would be kept; null: as its route says."},
     "response": {"anyOf": [_RESPONSE, {"type": "null"}]},
 }
 

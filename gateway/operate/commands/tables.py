@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from gateway.core.units import format_duration
 from gateway.core.visible import visible
 
 NOTHING = "-"
@@ -155,6 +156,8 @@ def proposed_text(waiting: Mapping[str, Any]) -> str:
     """A verdict that waits for another user."""
     answer = waiting["response"]
     facts = {name: waiting[name] for name in ("proposal", "verdict", "proposed_by", "reason", "proposed_at", "expires_at", "stale")}
+    if waiting["retention"] is not None:
+        facts["kept for"] = format_duration(waiting["retention"])
     return pairs({**facts, **(_answer_facts(answer) if answer is not None else {})})
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from gateway.core.model import RecordKey, StoredResponse
+from gateway.core.units import format_duration
 from gateway.operate.operations.inputs import By, Wrong, read_instant
 from gateway.operate.operations.outcomes import Conflict
 from gateway.operate.operations.rules import Change
@@ -31,6 +32,8 @@ class Said:
     def detail(self) -> Detail:
         """For history and audit."""
         told: dict[str, str | int] = {} if self.change is Change.RELEASE else {"verdict": self.change.value}
+        if self.retention is not None:
+            told["retention"] = format_duration(self.retention)
         if self.response is not None:
             told |= {"response_status": self.response.status, "response_length": self.response.body_length}
             told["response_sha256"] = self.response.body_digest.hex()
@@ -56,10 +59,12 @@ class Said:
 
 
 def not_to_approve(found: Waiting | None, proposal_id: UUID, by: By, now: Listed) -> Conflict | None:
-    """What speaks against confirming it, whatever the verdict is."""
+    """What speaks against confirming it, whatever the verdict is. One's name tells, too: the configuration may have given somebody another
+    identity since (`subject` of a user).
+    """
     if found is None or found.proposal.id != proposal_id:
         return Conflict(now, GONE)
-    if found.proposal.identity == by.identity:
+    if found.proposal.identity == by.identity or found.proposal.proposer == by.actor:
         return Conflict(now, "You have proposed it yourself: another user confirms it.")
     if found.stale or not found.proposal.fits(now):
         return Conflict(now, "The record has come further since this was proposed. Look at it again.")

@@ -126,6 +126,7 @@ def proposal_json(proposal: Proposal) -> Json:
         "verdict": proposal.change,
         "proposed_by": proposal.proposer,
         "reason": proposal.reason,
+        "retention": proposal.retention,
         "response": None if response is None else _response_json(response.without_body()),
     }
 

@@ -5,7 +5,7 @@ import datetime as dt
 import hashlib
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,6 +19,7 @@ from gateway.core.policy import Policy
 from gateway.core.reconcile.capture import capture
 from gateway.core.roles import Role
 from gateway.core.second_approval import Above, SecondApproval
+from gateway.operate.commands.tables import proposed_text
 from gateway.operate.operations import (
     Caller,
     Changed,
@@ -32,6 +33,7 @@ from gateway.operate.operations import (
     Proposed,
     TooEarly,
     Wrong,
+    waiting_json,
 )
 from gateway.operate.operations.proposals import cursor_after, position_of
 from gateway.ports import Retention
@@ -156,6 +158,29 @@ async def test_who_proposes_does_not_confirm(house: House) -> None:
     with pytest.raises(Forbidden):
         await house.desk(OPERATOR).reject(lease.key, own, WHY)
     assert await house.state(lease.key) is Status.UNKNOWN
+
+
+async def test_who_has_another_identity_by_now_does_not_confirm_either(house: House) -> None:
+    """The configuration may link two accounts of a person while a proposal of one of them waits."""
+    before = Caller("oidc:ana", Role.APPROVER, identity="oidc:u-1")
+    lease = await house.unknown("k")
+    own = await house.proposed(lease, before)
+    assert "You have proposed it yourself" in why_not(await house.desk(replace(before, identity="user:ana")).approve(lease.key, own, WHY))
+    assert await house.state(lease.key) is Status.UNKNOWN
+
+
+async def test_how_long_it_would_be_kept_is_a_part_of_a_proposal(house: House) -> None:
+    """After a short life its key is free, and the operation runs again: who confirms it is told, and so is who reads about it later."""
+    lease = await house.unknown("k")
+    assert isinstance(await house.desk(OPERATOR).resolve_completed(lease.key, WHY, status=201, retention=90.0), Proposed)
+    (waiting,) = await house.desk(APPROVER).proposals()
+    told = waiting_json(waiting)
+    assert (told["retention"], "90s" in proposed_text(told)) == (90.0, True)
+    shown = await house.desk(APPROVER).show(lease.key)
+    assert isinstance(shown, Shown)
+    assert shown.history[-1].entry.detail["retention"] == "90s"
+    (line,) = [line for line in await house.desk(APPROVER).audit() if line.key == lease.key]
+    assert line.audit.detail["retention"] == "90s"
 
 
 async def test_one_proposal_waits_for_each_record(house: House) -> None:
