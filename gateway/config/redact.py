@@ -10,6 +10,7 @@ from gateway.config.addresses import Network, TcpListener, UnixListener
 from gateway.config.mistakes import Mistake
 from gateway.config.model import Config
 from gateway.core.reconcile.policy import Probe
+from gateway.core.redaction import redact_text
 
 HIDDEN = "***"
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?:(?P<user>[^@/?#]*)@)?(?P<host>[^@/?#]*)(?P<path>[^@?#]*)(?:[?#][^@]*)?")
@@ -19,7 +20,7 @@ def redact(config: Config) -> dict[str, object]:
     """What JSON can carry: durations in seconds, sizes in bytes, sets sorted.
 
     What is kept out of a `repr` is a secret, and `***`; of a URL that holds one, scheme, host and path stay if they can
-    be told from the secret without doubt.
+    be told from the secret without doubt. So is the value of a query's parameter that opens doors, by its name.
     """
     return _members(config)
 
@@ -58,7 +59,7 @@ def _plain(value: object) -> object:
         case enum.Enum():
             return value.value
         case None | bool() | int() | float() | str():
-            return value
+            return redact_text(value) if isinstance(value, str) else value
         case frozenset():
             return sorted(value)
         case tuple():

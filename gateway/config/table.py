@@ -9,6 +9,7 @@ from gateway.config.dialect_files import builtin_dialect
 from gateway.config.model import Config, TlsClient, TlsServer
 from gateway.core.policy import Dialect, InFlight, KeyPlace, Policy, Route
 from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Reconcile, Webhook
+from gateway.core.redaction import redact_text
 from gateway.core.setting import Setting, declared
 from gateway.core.units import format_duration
 from gateway.dialects import names
@@ -93,7 +94,7 @@ def _shown(one: Setting, value: object) -> str:
         return str(written).lower()
     if isinstance(written, dict):
         return ", ".join(f"{name}: {item}" for name, item in written.items())
-    return (" ".join(map(str, written)) if isinstance(written, list) else str(written)) or "none"
+    return redact_text((" ".join(map(str, written)) if isinstance(written, list) else str(written)) or "none")
 
 
 def _policy(path: str, policy: Policy) -> Rows:

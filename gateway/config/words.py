@@ -32,6 +32,7 @@ from gateway.core.reconcile.policy import (
     StripeSignature,
     Test,
 )
+from gateway.core.redaction import redact_text
 
 
 def principal(policy: Policy) -> str:
@@ -100,7 +101,7 @@ def probe(of: Probe) -> str:
 def _request(request: RequestTemplate, upstream: str | None) -> str:
     where = f" of {upstream}" if upstream is not None else ""
     fields = f" with {', '.join(name for name, _ in request.headers)}" if request.headers else ""
-    return f"{request.method} {request.target}{where}{fields}"
+    return f"{request.method} {redact_text(request.target)}{where}{fields}"
 
 
 def rule(of: Rule) -> str:

@@ -1,4 +1,4 @@
-"""What is kept of a request's target: its secrets are not. What the request means (the fingerprint) is made of the target as it came."""
+"""What is kept and shown of a request's target: not its secrets. What the request means (the fingerprint) is made of it as it came."""
 
 import re
 
@@ -22,6 +22,11 @@ def redact_target(target: bytes) -> bytes:
     if not query:
         return target
     return path + mark + b"&".join([_redacted(pair) for pair in query.split(b"&")])
+
+
+def redact_text(text: str) -> str:
+    """The same of a target, or the template of one, in a configuration."""
+    return redact_target(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape") if "?" in text else text
 
 
 def _redacted(pair: bytes) -> bytes:

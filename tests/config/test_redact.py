@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config import ConfigErrors, redact
+from gateway.config import ConfigErrors, redact, settings_table
 from tests.config.support import HEAD, ROUTES, read
 from tests.config.test_load import FULL
 
@@ -73,6 +73,17 @@ def test_a_probe_and_a_webhook_keep_their_secrets(tmp_path: Path) -> None:
     probe = policy["reconcile"]["probe"]
     assert (probe["kind"], probe["request"]["headers"]) == ("lookup", [["Authorization", "***"], ["X-Key", "***"]])
     assert policy["webhook"]["signature"] == {"secrets": ["***", "***"], "tolerance": 300.0}
+
+
+def test_a_key_in_the_query_of_a_probe_is_not_shown(tmp_path: Path) -> None:
+    """Neither in the configuration for people nor in the table of `check`: the history of a record stars it out, too."""
+    probe = PROBE.replace('"/c/{key}"', '"/c?key={key}&api_key=SECRET7&Token=SECRET8"')
+    (tmp_path / "key").write_text("SECRET4")
+    config = read(tmp_path, HEAD.replace('8000"}', '8000", max_execution: 1m}') + ROUTES + probe)
+    shown = json.dumps(redact(config))
+    assert "/c?key={key}&api_key=***&Token=***" in shown
+    assert "/c?key={key}&api_key=***&Token=***" in settings_table(config)
+    assert "SECRET" not in shown + settings_table(config)
 
 
 @given(st.text(alphabet="abc019:/?#@%&=+ ", max_size=12), st.booleans())
