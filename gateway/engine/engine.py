@@ -280,6 +280,8 @@ class Engine:
             self._deps.observer.background_failed("seal", error)
             return Reply(Label.STORE_UNAVAILABLE, Refused(Problem.STORE_UNAVAILABLE, retry_after=1))
         reply = await self.accepted.promise(kept, lease, begun, request.patience)
+        if reply.label is Label.TOO_MANY_PENDING and self._deps.quotas is not None:
+            self._deps.quotas.give_back(lease.owner)
         reply.store_seconds = store_seconds
         return reply
 

@@ -24,6 +24,12 @@ class Quotas(Protocol):
         """
         ...
 
+    def give_back(self, owner: bytes) -> None:
+        """What was to be accepted under this owner token was refused all the same: it has taken neither a place nor a new key. Never waits
+        and raises nothing.
+        """
+        ...
+
     def leave(self, owner: bytes) -> None:
         """The attempt under this owner token has ended, or there will be none. Idempotent. Never waits and raises nothing."""
         ...

@@ -62,6 +62,12 @@ class QuotaCounter:
         if intent.terms.quota is not None and intent.terms.quota.in_flight:
             self.place(intent, new_key=False).regain()
 
+    def give_back(self, owner: bytes) -> None:
+        """As `Quotas.give_back`."""
+        place = self._places.pop(owner, None)
+        if place is not None:
+            place.undo()
+
     def leave(self, owner: bytes) -> None:
         """As `Quotas.leave`."""
         place = self._places.pop(owner, None)
@@ -69,7 +75,7 @@ class QuotaCounter:
             place.free()
 
     def keep(self, place: "Place") -> None:
-        """It is held until its attempt leaves."""
+        """It is held until its attempt leaves, or what was to be accepted is."""
         self._places[place.share.owner] = place
 
     async def tick(self) -> None:
@@ -79,7 +85,7 @@ class QuotaCounter:
         now = self.clock.boottime()
         for scope_id in [scope_id for scope_id, tat in self.taken.items() if tat <= now * 1e6]:
             del self.taken[scope_id]
-        due = [owner for owner, place in self._places.items() if now >= place.held + place.ttl / 2]
+        due = [owner for owner, place in self._places.items() if place.share.places and now >= place.held + place.ttl / 2]
         for start in range(0, len(due) if self.hot is not None else 0, _HOLD_AT_ONCE):
             await asyncio.gather(*map(self._hold, due[start : start + _HOLD_AT_ONCE]))
 
@@ -102,7 +108,7 @@ class Place:
     Redis has it, or may have.
     """
 
-    __slots__ = ("_away", "_counter", "_here", "_taken", "held", "known", "share", "ttl")
+    __slots__ = ("_accepts", "_away", "_counter", "_here", "_taken", "held", "known", "share", "ttl")
 
     def __init__(self, counter: QuotaCounter, intent: Intent, *, new_key: bool) -> None:
         quota, self.ttl = intent.terms.quota, intent.terms.lease
@@ -112,6 +118,7 @@ class Place:
         self.share = Share(intent.key.scope_id, intent.owner, interval, burst, quota.in_flight or 0, milliseconds(self.ttl))
         self.held = counter.clock.boottime()
         self._counter = counter
+        self._accepts = intent.terms.accepts
         self._taken = False
         self._here = False
         self._away = counter.hot is None
@@ -216,7 +223,7 @@ class Place:
         """What has become of the statement: the place is kept for an attempt, or the share is given back."""
         if not isinstance(found, Lease):
             self.undo()
-        elif self._taken and self.share.places:
+        elif self._taken and (self.share.places or self._accepts):
             self._counter.keep(self)
 
     def undo(self) -> None:
@@ -233,7 +240,8 @@ class Place:
     def free(self) -> None:
         """The attempt has ended."""
         self._left()
-        self.tell_left()
+        if self.share.places:
+            self.tell_left()
 
     def tell_left(self) -> None:
         """Have Redis know that the place is free. What was counted here alone is no news to it: while it is away such writes would wait for

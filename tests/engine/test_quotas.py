@@ -223,6 +223,30 @@ def test_what_a_client_was_told_202_of_takes_its_share_once(quota: Quota) -> Non
 
 
 @scene
+async def test_what_is_not_accepted_takes_no_new_key(stage: Stage) -> None:
+    """Too many wait: who asks again and again begins one operation in the end."""
+    _, counter = limited(stage)
+    quota = Quota(new_keys=NewKeys(Rate(1, 86_400), 3))
+    policy = replace(POLICY, execution=Execution.ASYNC, concurrency=1, max_pending=MaxPending(1, 1), quota=quota)
+    work = work_of(stage, policy)
+    stage.upstream.plays(Part(pauses=(5.0,)))
+    second, third = (RecordKey(KEY.scope_id, name) for name in ("second", "third"))
+    await ask_for_later(stage, policy)
+    await ask_for_later(stage, policy, key=second)
+    for _ in range(5):
+        assert refused(await ask_for_later(stage, policy, key=third)) == (429, "too-many-pending")
+    await stage.clock.sleep(6)
+    await work.look()
+    promised(await ask_for_later(stage, policy, key=third))
+    assert refused(await ask_for_later(stage, policy, key=RecordKey(KEY.scope_id, "fourth"))) == (429, "quota-exceeded")
+    for _ in range(3):
+        await stage.clock.sleep(2)
+        await counter.tick()
+        await work.look()
+    assert not counter._places
+
+
+@scene
 async def test_a_defect_as_a_place_is_left_hangs_nobody(stage: Stage) -> None:
     """The client has its answer, the record is settled, and the attempt has ended."""
     _, counter = limited(stage)

@@ -20,6 +20,11 @@ ROUTES = """
     upstream: payments
     methods: [POST]
     idempotency: {execution: prefer, quota: {in_flight: 1, new_keys: {rate: 3/d}}}
+  - id: full
+    path: /full
+    upstream: payments
+    methods: [POST]
+    idempotency: {execution: async, concurrency: 1, max_pending: {route: 1, principal: 1}, quota: {new_keys: {rate: 3/d}}}
 """
 
 
@@ -100,3 +105,27 @@ async def test_accepted_work_takes_new_keys_and_no_place(house: House) -> None:
         while said(await house.ask(b"/later", fresh(), more=prefer))["violated-policies"] != ["new-keys"]:
             await asyncio.sleep(0.02)
     go.set()
+
+
+async def test_what_is_not_accepted_takes_no_new_key(house: House) -> None:
+    """Too many wait: who asks again and again, as the answer says, begins one operation in the end."""
+    go, came = asyncio.Event(), asyncio.Event()
+
+    async def held(exchange: Exchange) -> None:
+        came.set()
+        await go.wait()
+        await exchange.answer(201)
+
+    house.upstream.behave = held
+    assert (await house.ask(b"/full", fresh())).status == 202
+    await came.wait()
+    assert (await house.ask(b"/full", fresh())).status == 202
+    third = fresh()
+    for _ in range(8):
+        assert (await house.ask(b"/full", third)).problem == "too-many-pending"
+    go.set()
+    async with asyncio.timeout(10):
+        while (answer := await house.ask(b"/full", third)).problem == "too-many-pending":
+            await asyncio.sleep(0.1)
+    assert answer.status in {201, 202}
+    assert (await house.ask(b"/full", fresh())).problem == "quota-exceeded"
