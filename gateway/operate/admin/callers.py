@@ -16,15 +16,16 @@ _AUTHORITY = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]+))(?::[0-9]*)?")
 _DEFAULT_PORT = {"http": ":80", "https": ":443"}
 
 
-def refused(request: web.Request) -> web.Response | None:
-    """The answer to a request that no program of this machine makes by itself; None for all others.
+def refused(request: web.Request, *, page: bool = False) -> web.Response | None:
+    """The answer to a request that no program of this machine makes by itself; None for all others. `page`: it is for a page of ours, to
+    which one of another port of this machine may link.
 
     Over TCP `Host` must name loopback, which is all that such a listener listens on. No page reaches a Unix socket, whose clients write
     what they like there.
     """
     if not _over_unix(request) and not _names_loopback(request.headers.getall("Host", [])):
         return problem(421, "Without a token this API is for this machine alone: use localhost or 127.0.0.1, or set admin.token.")
-    if _cross_site(request) or (request.method not in _READS and _foreign(request)):
+    if _of_others(request, page=page) or (request.method not in _READS and _foreign(request)):
         return problem(403, "Pages of other origins have no business here. Send this without Origin, or set admin.token.")
     return None
 
@@ -45,9 +46,12 @@ def _foreign(request: web.Request) -> bool:
     return any(_origin(origin) != own for origin in origins)
 
 
-def _cross_site(request: web.Request) -> bool:
-    """What a browser says of every request that another site's page makes or links to. A read may write a line of the audit."""
-    return request.headers.get("Sec-Fetch-Site") == "cross-site"
+def _of_others(request: web.Request, *, page: bool) -> bool:
+    """What a browser says of every request that another page than ours makes or links to. A read of the API may write a line of the audit.
+    All ports of a host are one site.
+    """
+    said = request.headers.get("Sec-Fetch-Site")
+    return said == "cross-site" or (said == "same-site" and not page)
 
 
 def _origin(text: str) -> str:

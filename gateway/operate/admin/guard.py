@@ -60,7 +60,7 @@ def caller_of(request: web.Request) -> Caller:
 
 
 async def _of_this_machine(entrance: Entrance, request: web.Request, handler: Handler, *, console: bool) -> web.StreamResponse:
-    refusal = refused(request)
+    refusal = refused(request, page=console)
     if refusal is not None:
         return refusal
     request[CALLER], request[FORM_ID] = ANYBODY, _ANYBODYS
