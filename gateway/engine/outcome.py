@@ -1,6 +1,6 @@
 """What an attempt came to, as the engine has it: a whole response, or why there is none; and what its client is told of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from gateway.core import decision as core
@@ -70,13 +70,15 @@ def label_of(lease: Lease) -> Label:
 
 def first_answer(outcome: Outcome, settlement: Settlement, lease: Lease, policy: Policy) -> Answer:
     """What the client is told of an attempt that settles so. Of a repetition that leaves the doubt, it is told that nobody knows: a refusal
-    would be taken for the operation's.
+    would be taken for the operation's, and that nothing was sent for true of the attempts before.
     """
     match outcome:
         case Response() if lease.reexecution and isinstance(settlement, Doubt):
             return unknown_answer(outcome, lease, policy)
         case Response():
             return Passed(outcome.status, outcome.reason, outcome.headers, outcome.body or b"")
+        case NotSent() if lease.reexecution:
+            return replace(unknown_answer(None, lease, policy), cause=outcome.reason.value)
         case NotSent():
             return unreachable(outcome)
         case InDoubt():

@@ -184,10 +184,10 @@ async def test_a_new_life_knows_nothing_of_the_doubts_before(stage: Stage) -> No
 
 @scene
 async def test_an_unsent_reexecution_leaves_the_doubt(stage: Stage) -> None:
-    """That nothing was sent now says nothing of what was sent before."""
+    """That nothing was sent now says nothing of what was sent before, and the client is not told so."""
     await in_doubt(stage)
     stage.upstream.plays(Part(raises_unsent=NotSent(NotSentReason.DNS)))
-    assert refused(await stage.ask(AGAIN)) == (502, "upstream-unreachable")
+    assert refused(await stage.ask(AGAIN)) == (502, "outcome-unknown")
     assert (await stage.record()).status is Status.UNKNOWN
 
 
