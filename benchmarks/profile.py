@@ -1,4 +1,4 @@
-"""Where the CPU of a request goes, by step and by function of ours, for new keys and for replays.
+"""Where the CPU of a request goes, by step and by function of ours, for new keys, replays and unguarded requests.
 
     python -m benchmarks.profile [--connections 64] [--requests 20000] [--without-redis] [--top 25]
 
@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,26 @@ from benchmarks.load import load
 from benchmarks.systems import PLAIN, Stage, config_text, migrate, process, stage
 from gateway.devtools.embedded.launch import free_port
 
-KEYS = 4096
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is asked: replays go over so many `keys`."""
+
+    path: bytes = b"/v1/charges"
+    keys: int | None = None
 
 
-def sampled(port: int, pid: int, result: Path, connections: int, requests: int, keys: int | None) -> dict[str, Any]:
+KINDS = {"new key": Kind(), "replay": Kind(keys=4096), "unguarded": Kind(b"/other")}
+
+
+def sampled(port: int, pid: int, result: Path, connections: int, requests: int, kind: Kind) -> dict[str, Any]:
     """The samples of one kind of request, after a warm-up."""
-    prefix = f"profile-{os.getpid()}-{keys}"
+    keys, prefix = kind.keys, f"profile-{os.getpid()}-{kind.path.decode()}-{kind.keys}"
     result.unlink(missing_ok=True)
-    uvloop.run(load(port, connections=connections, requests=keys or 2000, prefix=prefix if keys else prefix + "-warm"))
+    warm = prefix if keys else prefix + "-warm"
+    uvloop.run(load(port, connections=connections, requests=keys or 2000, prefix=warm, path=kind.path))
     os.kill(pid, signal.SIGUSR1)
-    done = uvloop.run(load(port, connections=connections, requests=requests, prefix=prefix, keys=keys))
+    done = uvloop.run(load(port, connections=connections, requests=requests, prefix=prefix, keys=keys, path=kind.path))
     os.kill(pid, signal.SIGUSR2)
     if done.statuses[201] != requests:
         raise SystemExit(f"unexpected statuses {done.statuses}")
@@ -56,7 +67,7 @@ def by_step(told: dict[str, Any]) -> Counter[str]:
 
 
 def report(found: dict[str, dict[str, Any]], requests: int, top: int) -> str:
-    """Tables in Markdown: steps of both kinds side by side, then the functions of each."""
+    """Tables in Markdown: steps of all kinds side by side, then the functions of each."""
     each = {kind: told["cpu"] / requests * 1e6 for kind, told in found.items()}
     steps = {kind: by_step(told) for kind, told in found.items()}
     names = sorted({name for counted in steps.values() for name in counted}, key=lambda name: -max(one[name] for one in steps.values()))
@@ -80,10 +91,7 @@ def run(on: Stage, chosen: argparse.Namespace) -> str:
     config.write_text(config_text(on.dsn, redis, on.upstream, port=port, settings=PLAIN))
     migrate(config)
     with process("-m", "benchmarks.profiled", str(config), str(result), port=port, log=on.log("profiled")) as child:
-        found = {
-            kind: sampled(port, child.pid, result, chosen.connections, chosen.requests, keys)
-            for kind, keys in (("new key", None), ("replay", KEYS))
-        }
+        found = {name: sampled(port, child.pid, result, chosen.connections, chosen.requests, kind) for name, kind in KINDS.items()}
     return report(found, chosen.requests, chosen.top)
 
 
