@@ -57,6 +57,12 @@ def test_containers_of_overlays_are_as_hardened(name: str) -> None:
     assert service["image"] == IMAGE or re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)*", service["image"])
 
 
+@pytest.mark.parametrize("name", [name for name, service in ALL.items() if "user" in service])
+def test_a_server_that_is_not_root_can_write_where_it_has_to(name: str) -> None:
+    """Root owns what is mounted, with the mode of the folder in the image, whatever mode is asked for (runc before 1.2): `/tmp` it is."""
+    assert ALL[name]["tmpfs"] == ["/tmp"]
+
+
 def test_images_can_be_pinned_by_digest() -> None:
     """Each public image, the base of ours among them, is a variable, whose default is the version."""
     digest = "registry.example/one@sha256:" + "0" * 64
@@ -207,7 +213,7 @@ def test_the_gateway_knows_all_sentinels_and_their_name_of_the_primary() -> None
 
 def test_a_sentinel_takes_its_file(tmp_path: Path) -> None:
     """What its entry point writes, with a primary that can be found here."""
-    script = new_of("sentinel")["sentinel-1"]["entrypoint"][-1].replace("/data", str(tmp_path)).replace("redis 6379", "localhost 6379")
+    script = new_of("sentinel")["sentinel-1"]["entrypoint"][-1].replace("/tmp", str(tmp_path)).replace("redis 6379", "localhost 6379")
     script = script.replace("port 26379", f"port {free_port()}").replace("redis-server ", f"{find_server()} ")
     with subprocess.Popen(["sh", "-ec", script], stdout=subprocess.PIPE, text=True) as sentinel:
         assert sentinel.stdout is not None
