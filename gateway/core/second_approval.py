@@ -18,7 +18,11 @@ class Above:
     """Records whose captured value is a greater number."""
 
     capture: Annotated[str, _CAPTURED, "The captured value that counts, such as `amount`, by its name in `reconcile.capture`."]
-    value: Annotated[int, Whole(0, 10**15), "Verdicts about records with more than this need a second approval."]
+    value: Annotated[
+        int,
+        Whole(0, 10**15),
+        "Verdicts about records with more than this need a second approval; in the unit in which requests write it, e.g. cents.",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

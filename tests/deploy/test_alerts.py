@@ -78,6 +78,17 @@ def test_somebody_is_told_what_to_do(rule: dict[str, Any]) -> None:
     assert f"(#{anchor})" in row
 
 
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_the_page_says_how_urgent_it_is_and_when_it_fires(rule: dict[str, Any]) -> None:
+    """Its row has the severity, and the time in all: the least age that the expression asks for, and `for`."""
+    (row,) = (line for line in (ROOT / "docs" / "incident.md").read_text().splitlines() if line.startswith(f"| `{rule['alert']}` |"))
+    aged = sum(int(seconds) for seconds in re.findall(r"(?:age|timestamp)_seconds\) > (\d+)", rule["expr"]))
+    held = rule.get("for", "0m")
+    minutes = aged // 60 + int(held[:-1]) * {"m": 1, "h": 60}[held[-1]]
+    said = "at once" if not minutes else f"{minutes} min" if minutes % 60 else f"{minutes // 60} h"
+    assert [cell.strip() for cell in row.split("|")][2:4] == [rule["labels"]["severity"], said]
+
+
 @pytest.mark.parametrize("rule", RECORDED, ids=lambda rule: rule["record"])
 def test_what_is_recorded_exists(rule: dict[str, Any]) -> None:
     """The family does, and the page on what can be seen says which of its series the name stands for."""

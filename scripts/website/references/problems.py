@@ -24,6 +24,8 @@ _RETRY: Mapping[Retry, str] = {
     Retry.NEVER: "repeating cannot help",
 }
 _NOTES: Mapping[Problem, str] = {
+    Problem.REQUEST_IN_PROGRESS: "With `Retry-After: 1`. Under `in_flight: wait` the retry is first held for up to `wait` (10 s), and gets "
+    "the first one's answer if that comes; under `in_flight: accepted` it gets 202 instead ([accepted.md](../accepted.md)).",
     Problem.OUTCOME_UNKNOWN: "Also 502 and 504, to the request whose attempt ended so. `upstream_status`, where it is there, is the status "
     "that a repetition got.",
     Problem.RESPONSE_NOT_STORED: "It was too large, the upstream said so, or it was erased. `original_status` is its status.",
