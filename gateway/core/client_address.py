@@ -1,9 +1,24 @@
-"""The address of the client, for logs: by the word of trusted proxies, never by the client's own."""
+"""The address of the client, for logs and for what is counted by it: by the word of trusted proxies, never by the client's own."""
 
+import ipaddress
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from gateway.core.forwarded import address_of, read_address, read_for
 from gateway.core.headers import Fields, Forwarding
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def trusted(peer: str, networks: tuple[Network, ...]) -> bool:
+    """Whether an address lies in one of the networks; an IPv4 address that came mapped into IPv6 counts as itself."""
+    if not networks:
+        return False
+    address = address_of(peer)
+    if address is None:
+        return False
+    ip = ipaddress.ip_address(address)
+    return any(ip in network for network in networks)
 
 
 def client_address(fields: Fields, peer: str, trusts: Callable[[str], bool], mode: Forwarding) -> str:

@@ -1,13 +1,11 @@
 """Everything of the configuration that a request needs, in one immutable value: a reload swaps it whole."""
 
-import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
+from gateway.core.client_address import Network, trusted
 from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION
-from gateway.core.forwarded import address_of
 from gateway.core.headers import Forwarding
 from gateway.core.memo import Memo
 from gateway.core.policy import QueryKey, Route
@@ -18,8 +16,6 @@ from gateway.http.response import PATIENT, Patience
 from gateway.plan import RoutePlan, make_plans
 from gateway.ports import Upstream
 from gateway.principal import Identifier
-
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 UNMATCHED = "unmatched"
 """The route label of requests that no route takes."""
@@ -73,17 +69,6 @@ class Routing:
     def trusts(self, peer: str) -> bool:
         """Whether `peer` may speak for the client behind it. A peer without an address (a unix socket) is on this host, yet not trusted."""
         return trusted(peer, self.trusted_proxies)
-
-
-def trusted(peer: str, networks: tuple[Network, ...]) -> bool:
-    """Whether an address lies in one of the networks; an IPv4 address that came mapped into IPv6 counts as itself."""
-    if not networks:
-        return False
-    address = address_of(peer)
-    if address is None:
-        return False
-    ip = ipaddress.ip_address(address)
-    return any(ip in network for network in networks)
 
 
 def make_routing(

@@ -40,7 +40,7 @@ def log_in(entrance: Entrance, request: web.Request, token: str) -> Session | Th
     """The session that this token begins, to be given to `begin_session`; None: it is nobody's. Failures are counted, save those of tokens
     that a command made: nobody can guess one, and a stranger's failures would lock out who has one.
     """
-    token, address = token.strip(), request.remote or ""
+    token, address = token.strip(), entrance.address_of(request)
     if is_token(token):
         return entrance.login(token)
     wait = entrance.throttle.wait(address)

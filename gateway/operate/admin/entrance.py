@@ -12,7 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from gateway.config import Admin, Config, OidcSettings
+from gateway.core.client_address import Network, client_address, trusted
+from gateway.core.headers import Fields, Forwarding
 from gateway.core.roles import Role
 from gateway.core.sessions import ID_SIZE, Session, alive, csrf_token, is_csrf_token, read_session, write_session
 from gateway.core.user_token import digest_of, is_token
@@ -53,7 +57,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What of a configuration the entrance goes by. `secret` None: the key of sessions is made of chance."""
+    """What of a configuration the entrance goes by. `secret` None: the key of sessions is made of chance. `proxies` may speak for their
+    clients, in the fields of `forwarding`.
+    """
 
     users: tuple[Known, ...] = ()
     idle: float = 900.0
@@ -61,6 +67,8 @@ class Settings:
     secret: bytes | None = field(default=None, repr=False)
     url: str | None = None
     oidc: OidcSettings | None = None
+    proxies: tuple[Network, ...] = ()
+    forwarding: Forwarding = Forwarding.X_FORWARDED
 
     @classmethod
     def of(cls, admin: Admin, secret: bytes | None = None) -> "Settings":
@@ -72,7 +80,8 @@ class Settings:
 
     @classmethod
     def of_config(cls, config: Config) -> "Settings":
-        return cls.of(config.admin, config.encryption_keys[0] if config.encryption_keys else None)
+        made = cls.of(config.admin, config.encryption_keys[0] if config.encryption_keys else None)
+        return replace(made, proxies=config.trusted_proxies, forwarding=config.forwarded)
 
 
 class Entrance:
@@ -112,6 +121,13 @@ class Entrance:
     def url(self) -> str | None:
         """Where browsers reach the listener, if the configuration says so."""
         return self._settings().url
+
+    def address_of(self, request: web.Request) -> str:
+        """Whose failures these are: behind proxies that the configuration trusts their client's, else one client would count for all."""
+        settings, peer = self._settings(), request.remote or ""
+        if not settings.proxies:
+            return peer
+        return client_address(Fields(request.raw_headers), peer, lambda peer: trusted(peer, settings.proxies), settings.forwarding)
 
     @property
     def provider(self) -> "Provider | None":

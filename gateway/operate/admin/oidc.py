@@ -39,13 +39,14 @@ def provider_routes(entrance: Entrance) -> list[web.RouteDef]:
 
     async def callback(request: web.Request) -> web.Response:
         provider, pending = _provider(entrance), read_pending(entrance, request)
-        wait = entrance.codes.wait(request.remote or "")
+        address = entrance.address_of(request)
+        wait = entrance.codes.wait(address)
         if pending is None or wait > 0.0:
             return _to(f"{LOGIN}?error={'expired' if pending is None else 'throttled'}")
         try:
             logged_in = await provider.logged_in(pending, dict(request.query))
         except LoginRefused as refusal:
-            entrance.codes.failed(request.remote or "")
+            entrance.codes.failed(address)
             response = _refused(refusal, refusal.word)
         except ProviderAway as error:
             response = _refused(error, "away")

@@ -22,12 +22,12 @@ import uvloop
 
 from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
 from gateway.console import Console, Meter, mount
+from gateway.core.client_address import trusted
 from gateway.http.connection import Handler
 from gateway.observe import logs
 from gateway.observe.tracing import MissingTracing
 from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
 from gateway.principal import PrincipalError
-from gateway.proxy.routing import trusted
 from gateway.run.server.assembly import Gateway, assemble, make_limits
 from gateway.run.server.descriptors import affordable, raise_limit
 from gateway.run.server.listeners import Listeners, open_listeners

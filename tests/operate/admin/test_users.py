@@ -5,12 +5,14 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from gateway.config import Admin, TcpListener, User
+from gateway.core.client_address import Network
 from gateway.core.roles import Role
 from gateway.core.user_token import digest_of, make_token
 from gateway.operate.admin import Entrance, Settings, make_admin, start_admin
@@ -47,10 +49,14 @@ class Porch:
     clock: Instants = field(default_factory=Instants)
     admin: Admin = field(default_factory=lambda: Admin(token="s3cret", users=USERS))
     shared: EndedSessions | None = None
+    proxies: tuple[Network, ...] = ()
     entrance: Entrance = field(init=False)
 
     def __post_init__(self) -> None:
-        self.entrance = Entrance(lambda: Settings.of(self.admin), now=self.clock, clock=self.clock, ended=self.shared)
+        def settings() -> Settings:
+            return replace(Settings.of(self.admin), proxies=self.proxies)
+
+        self.entrance = Entrance(settings, now=self.clock, clock=self.clock, ended=self.shared)
 
     def pages(self) -> list[web.RouteDef]:
         async def form(request: web.Request) -> web.Response:
@@ -401,6 +407,27 @@ async def test_logins_are_throttled(porch: Porch, browser: Browser) -> None:
     assert (await browser.ask("GET", "/admin/v1/config", fields=bearer(Role.VIEWER)))[0] == 200
     porch.clock.now += 6.1
     assert await browser.login("s3cret") == 303
+
+
+async def test_behind_a_trusted_proxy_each_client_counts_for_itself(porch: Porch, browser: Browser) -> None:
+    """By the word of that proxy, from the right; of any other peer nothing is believed."""
+    csrf = await browser.csrf(LOGIN)
+    before = dict(browser.cookies)
+
+    async def login(token: str, *forwarded: str) -> int:
+        browser.cookies = dict(before)
+        fields = {"X-Forwarded-For": ", ".join(forwarded)}
+        return (await browser.ask("POST", LOGIN, {"token": token, "csrf": csrf}, fields))[0]
+
+    porch.proxies = (ip_network("127.0.0.0/8"), ip_network("10.0.0.0/8"))
+    for number in range(PER_ADDRESS):
+        assert await login("guess", f"198.51.100.{number}", "192.0.2.1", "10.0.0.1") == 403
+    assert await login("s3cret", "192.0.2.1") == 429
+    assert await login("s3cret", "192.0.2.2") == 303
+    porch.proxies = ()
+    for _ in range(PER_ADDRESS):
+        await login("guess", "192.0.2.3")
+    assert await login("s3cret", "192.0.2.4") == 429
 
 
 def test_failures_of_all_addresses_count_together() -> None:
