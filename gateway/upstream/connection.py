@@ -246,7 +246,10 @@ class Connection(asyncio.Protocol):
             if receiver is not None:
                 receiver.broken()
         finally:
+            other = self._exchange  # who was told of an answer may have begun the next exchange here, and failed then
             self.cut()
+            if other is not None and other is not receiver:
+                other.lost()
         if not isinstance(error, Exception):
             raise error
 

@@ -208,3 +208,29 @@ async def test_targets_take_turns(stub: Stub) -> None:
             await until(lambda told=told: told.times > 0)  # type: ignore[misc]  # bound now
         assert (len(stub.requests), len(other.requests)) == (3, 3)
         await balancer.close()
+
+
+class Greedy(Told):
+    """Begins the next exchange as soon as it is told, over the connection that has just become free, and then fails."""
+
+    def __init__(self, upstream: HttpUpstream, following: Told) -> None:
+        super().__init__()
+        self._upstream = upstream
+        self._following = following
+
+    def answered(self, response: UpstreamResponse) -> None:
+        super().answered(response)
+        if self.times == 1:
+            assert self._upstream.begin(request(), allow, self._following) is not None
+            raise ValueError("a mistake of ours")
+
+
+async def test_a_mistake_of_one_receiver_is_told_to_the_next_on_the_connection(stub: Stub, upstream: HttpUpstream) -> None:
+    """Else the next would wait for ever: its connection is cut, and with it the alarm."""
+    following = Told()
+    await begun(upstream, greedy := Greedy(upstream, following))
+    await until(lambda: following.times > 0)
+    assert (stub.connections, greedy.times, following.times) == (1, 2, 1)
+    assert following.failure is not None
+    assert following.failure.reason is DoubtReason.DISCONNECTED
+    assert upstream.open == 0
