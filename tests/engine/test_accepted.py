@@ -512,3 +512,22 @@ async def test_a_drain_waits_for_what_is_being_taken(stage: Stage) -> None:
     looking.cancel()
     await asyncio.wait({looking})
     assert (await stage.record()).status is Status.COMPLETED
+
+
+@scene
+async def test_a_repetition_that_asks_for_the_answer_takes_no_promise_away(stage: Stage) -> None:
+    """It runs a doubt again, which ends in doubt again: whoever was told 202 is owed the execution as before."""
+    policy = replace(POLICY, execution=Execution.PREFER, pending_for=6000.0, on_unknown=OnUnknown.REEXECUTE)
+    stage.upstream.plays(Part(raises=InDoubt(DoubtReason.FIRST_BYTE_TIMEOUT)))
+    promised(await ask(stage, policy))
+    await stage.quiet()
+    await stage.clock.sleep(200)
+    stage.upstream.plays(Part(raises_unsent=NotSent(NotSentReason.CONNECT_REFUSED)))
+    await stage.ask(policy)
+    assert (await stage.record()).status is Status.UNKNOWN
+    work = work_of(stage, policy)
+    for _ in range(400):
+        await stage.clock.sleep(1.0)
+        await work.look()
+    await stage.quiet()
+    assert (await stage.record()).status is Status.COMPLETED

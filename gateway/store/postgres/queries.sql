@@ -198,8 +198,9 @@ WHERE scope_id = $1 AND idempotency_key = $2
 -- the request was judged the same; where the claimer's is comparable it must be equal, too.
 --
 -- With $20 (`on_unknown: reexecute`) also one in doubt, once the attempt before has surely finished. One with evidence is the reconciler's.
+-- A doubt that was accepted stays so, for as long as it was: whoever was promised the execution is owed it, should this attempt end in doubt.
 WITH held AS MATERIALIZED (
-    SELECT * FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
+    SELECT *, status = 'unknown' AND accepted_at IS NOT NULL AND request_sealed IS NOT NULL AS promised FROM gateway_records WHERE scope_id = $1 AND idempotency_key = $2 FOR UPDATE
 )
 UPDATE gateway_records r
 SET version = r.version + 1,
@@ -225,14 +226,14 @@ SET version = r.version + 1,
     observed = $16,
     captured = $17::text::jsonb,
     correlation = $18,
-    request_sealed = $19,
+    request_sealed = CASE WHEN h.promised THEN coalesce($19, h.request_sealed) ELSE $19 END,
     evidence = NULL,
-    accepted_at = NULL,
-    pending_until = NULL,
-    retention = NULL,
+    accepted_at = CASE WHEN h.promised THEN now() END,
+    pending_until = CASE WHEN h.promised THEN now() + (h.pending_until - h.accepted_at) END,
+    retention = CASE WHEN h.promised THEN h.retention END,
     expires_at = NULL,
-    gone_for = NULL,
-    keep_for = NULL
+    gone_for = CASE WHEN h.promised THEN h.gone_for END,
+    keep_for = CASE WHEN h.promised THEN h.keep_for END
 FROM held h
 WHERE r.scope_id = h.scope_id AND r.idempotency_key = h.idempotency_key
     AND h.record_id = $3 AND h.version = $4

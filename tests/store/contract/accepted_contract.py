@@ -227,6 +227,29 @@ class AcceptedContract:
         assert (taken.lease.key, taken.lease.attempt, taken.lease.earlier) == (promised.key, 2, Earlier.DOUBTED)
         assert (await found(harness.store, free.key)).status is Status.UNKNOWN
 
+    async def test_a_doubt_that_is_run_again_is_promised_as_before(self, harness: Harness) -> None:
+        """By a request that keeps no request of its own, say: the one that was promised is run again, should this attempt end in doubt."""
+        lease = await reserved(harness.store, sealed())
+        await harness.acceptance.accept(lease, PROMISE)
+        await harness.store.doubt(lease, "timeout")
+        await harness.advance(LEASE + MAX_EXECUTION)
+        wanted = sealed(lease.key)
+        wanted = replace(wanted, sealed=None, terms=replace(wanted.terms, reexecute=True))
+        again = await harness.store.claim(await found(harness.store, lease.key), wanted)
+        assert again is not None
+        assert (await found(harness.store, lease.key)).accepted
+        await harness.store.doubt(again, "timeout")
+        await harness.advance(LEASE + MAX_EXECUTION)
+        (taken,) = await self.taken(harness, doubtful=3600.0)
+        assert (taken.lease.key, taken.lease.attempt, taken.sealed) == (lease.key, 3, b"the request")
+
+    async def test_what_is_run_again_without_a_doubt_is_promised_to_nobody(self, harness: Harness) -> None:
+        lease = await reserved(harness.store, sealed())
+        await harness.acceptance.accept(lease, PROMISE)
+        await harness.store.release(lease, "503", KEPT)
+        assert await harness.store.claim(await found(harness.store, lease.key), intent(lease.key)) is not None
+        assert not (await found(harness.store, lease.key)).accepted
+
     async def test_pending_records_are_counted_by_route(self, harness: Harness) -> None:
         await self.parked(harness)
         await harness.advance(30.0)

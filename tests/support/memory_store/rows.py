@@ -127,10 +127,21 @@ class Row:
             expires_at=None,
         )
 
+    @property
+    def promised(self) -> bool:
+        """Whether somebody was told that it will be run, and it can be."""
+        return self.accepted_at is not None and self.sealed is not None
+
+    def promised_anew(self, taken: "Row", now: float) -> "Row":
+        """What was `taken` of this doubt, owed to those who were promised it."""
+        assert self.accepted_at is not None, "it was promised"
+        assert self.pending_until is not None, "it was promised"
+        until, sealed = now + self.pending_until - self.accepted_at, taken.sealed or self.sealed
+        return replace(taken, accepted_at=now, pending_until=until, retention=self.retention, sealed=sealed)
+
     def freed(self, now: float, retention: Retention, reason: str) -> "Row":
         """Judged not to have been executed: accepted work waits to be run once more, other keys are free."""
-        promised = self.accepted_at is not None and self.sealed is not None
-        free = self.parked(now) if promised else self.ended(Status.FAILED_RETRYABLE, now, retention)
+        free = self.parked(now) if self.promised else self.ended(Status.FAILED_RETRYABLE, now, retention)
         return replace(free, last_error_code=reason, judged=True)
 
     def ended(self, status: Status, now: float, retention: Retention) -> "Row":

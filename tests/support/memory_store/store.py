@@ -63,6 +63,8 @@ class MemoryStore:
             taken = replace(new_life(intent, row.born, row.version), record_id=row.record_id, attempt=row.attempt + 1)
             taken = replace(taken, fingerprint=row.fingerprint, last_error_code=row.last_error_code, judged=row.judged)
             taken = replace(taken, recovery_point=row.recovery_point)
+            if row.promised and row.status is Status.UNKNOWN:
+                taken = row.promised_anew(taken, now)
         else:
             return None
         self._rows[found.key] = taken.leased(now, intent.terms.lease)
