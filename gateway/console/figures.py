@@ -17,8 +17,8 @@ APART = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RouteFigures:
-    """One route. `rate`: decisions a second, None if nobody knows yet. `oldest`: seconds that the oldest unknown record has waited.
-    `decisions`: how many since the start, by decision.
+    """One route. `rate`: decisions a second, None if nobody knows yet. `oldest`: seconds that the oldest unknown record has waited, dead
+    letters apart. `decisions`: how many since the start, by decision.
     """
 
     id: str

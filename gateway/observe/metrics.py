@@ -52,7 +52,10 @@ class Families:
         self.route_unknown = self._gauge("route_unknown", "Unknown records of a route.", "livemax", "route")
         self.route_dead_letters = self._gauge("route_dead_letters", "Dead letters of a route.", "livemax", "route")
         self.route_oldest_age = self._gauge(
-            "route_unknown_oldest_age_seconds", "Age of the oldest unknown record of a route.", "livemax", "route"
+            "route_unknown_oldest_age_seconds",
+            "Age of the oldest unknown record of a route whose outcome is still looked for.",
+            "livemax",
+            "route",
         )
         self.route_pending = self._gauge("route_pending", "Accepted operations of a route that wait to be run.", "livemax", "route")
         self.route_pending_oldest_age = self._gauge(
@@ -63,7 +66,9 @@ class Families:
             "accepted_wait_seconds", "From the acceptance of an operation to the moment at which it is sent.", WAIT_BUCKETS, "route"
         )
         self.records = self._gauge("records", "Records in the store; completed may be an estimate.", "livemax", "status")
-        self.unknown_oldest_age = self._gauge("unknown_oldest_age_seconds", "Age of the oldest unknown record.", "livemax").labels()
+        self.unknown_oldest_age = self._gauge(
+            "unknown_oldest_age_seconds", "Age of the oldest unknown record whose outcome is still looked for.", "livemax"
+        ).labels()
         self.dead_letters = self._gauge("dead_letters", "Unknown records that wait for a person.", "livemax").labels()
         self.lost_records = self._counter(
             "lost_records", "Records of operations under way that the database had lost; they were put back."

@@ -323,7 +323,8 @@ class RoutePending(NamedTuple):
 class Counts:
     """Figures for the gauges. `completed` may be an estimate; ages are seconds.
 
-    Observed records in doubt do not count: they are not among `unknown` and `dead_letters`, and not the oldest.
+    Observed records in doubt do not count: they are not among `unknown` and `dead_letters`, and not the oldest. Nor are dead letters the
+    oldest: nobody looks for their outcome.
     """
 
     in_progress: int

@@ -781,9 +781,11 @@ SELECT
 
 -- name: counts
 -- Exact for states that are rare and indexed. `completed` is counted up to $1 and taken from the planner's statistics above.
--- Those in doubt are read once, for all figures about them.
+-- Those in doubt are read once, for all figures about them. The oldest is of those whose outcome is still looked for: dead letters wait for a
+-- person, however long.
 WITH doubtful AS MATERIALIZED (
-    SELECT route_id, count(*) AS unknown, count(dead_lettered_at) AS dead_letters, min(unknown_since) AS oldest
+    SELECT route_id, count(*) AS unknown, count(dead_lettered_at) AS dead_letters,
+        min(unknown_since) FILTER (WHERE dead_lettered_at IS NULL) AS oldest
     FROM gateway_records
     WHERE status = 'unknown' AND NOT observed
     GROUP BY route_id

@@ -250,7 +250,12 @@ def doubts_by_route(rows: Iterable[Row], now: float) -> tuple[RouteDoubt, ...]:
         if row.status is Status.UNKNOWN and not row.observed:
             doubts.setdefault(row.route_id, []).append(row)
     return tuple(
-        RouteDoubt(route, len(doubted), sum(row.dead_lettered for row in doubted), now - min(row.unknown_since or now for row in doubted))
+        RouteDoubt(
+            route,
+            len(doubted),
+            sum(row.dead_lettered for row in doubted),
+            now - min((row.unknown_since or now for row in doubted if not row.dead_lettered), default=now),
+        )
         for route, doubted in sorted(doubts.items())
     )
 

@@ -175,7 +175,8 @@ class MemoryStore:
 
     async def counts(self) -> Counts:
         states = [row.status for row in self._rows.values() if row.status is not Status.UNKNOWN or not row.observed]
-        doubted = [row.unknown_since for row in self._rows.values() if row.unknown_since is not None and not row.observed]
+        looked_for = [row for row in self._rows.values() if not (row.observed or row.dead_lettered)]
+        doubted = [row.unknown_since for row in looked_for if row.unknown_since is not None]
         return Counts(
             in_progress=states.count(Status.IN_PROGRESS),
             completed=states.count(Status.COMPLETED),
