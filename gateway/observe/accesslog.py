@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from gateway.core.trace_context import TRACE_PARENT
+from gateway.core.trace_context import trace_id_of
 from gateway.observe.sink import CHUNK, open_sink
 from gateway.observe.timestamp import epoch_seconds, rfc3339
 from gateway.ports import FinishedAttempt, FinishedRequest, WebhookExchange
@@ -27,7 +27,8 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
     `pattern` is the path that its route takes. Of the head the line has the trace, and what the client calls itself (`user_agent`).
     """
     upstream_seconds, scope = request.upstream_seconds, request.scope
-    trace_id = request.trace.trace_id if request.trace is not None else _trace_id(request.fields.first(b"traceparent"))
+    parent = request.fields.first(b"traceparent")
+    trace_id = request.trace.trace_id if request.trace is not None else None if parent is None else trace_id_of(parent)
     fields = {
         "ts": rfc3339(epoch_seconds()),
         "level": "info",
@@ -83,14 +84,9 @@ def attempt_line(attempt: FinishedAttempt, pattern: str | None = None) -> bytes:
         "path_pattern": pattern,
         "scope_id": attempt.scope_id,
         "record_id": str(attempt.record_id),
-        "trace_id": _trace_id(attempt.traceparent),
+        "trace_id": None if attempt.traceparent is None else trace_id_of(attempt.traceparent),
     }
     return _line(fields)
-
-
-def _trace_id(parent: bytes | None) -> str | None:
-    told = None if parent is None else TRACE_PARENT.match(parent)
-    return None if told is None else told[1].decode()
 
 
 def webhook_line(event: WebhookExchange) -> bytes:

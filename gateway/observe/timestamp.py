@@ -6,8 +6,13 @@ from functools import lru_cache
 
 def rfc3339(seconds: float) -> str:
     """Seconds since the epoch as RFC 3339 in UTC with milliseconds, cut off rather than rounded."""
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
+    return _instant(int(seconds * 1000))
+
+
+@lru_cache(maxsize=4)
+def _instant(milliseconds: int) -> str:
+    """The requests of a busy process share it."""
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=2)

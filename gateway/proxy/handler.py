@@ -13,7 +13,7 @@ from gateway.core.model import Headers
 from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
-from gateway.core.trace_context import TRACE_PARENT, carry
+from gateway.core.trace_context import carry, trace_id_of
 from gateway.engine.answers import Passed, Refused, Relayed, Reply
 from gateway.engine.engine import Engine
 from gateway.http.body import ClientGone, ClientSilent
@@ -102,9 +102,9 @@ class Proxy:
             request_id = given.decode()
         else:
             # It begins with the id of the client's trace: records keep it, and so are found by the trace without a column for that.
-            request_id, trace = self._randomness.token().hex(), None if parent is None else TRACE_PARENT.match(parent)
-            if trace is not None:
-                request_id = f"{trace[1].decode()}-{request_id[:16]}"
+            request_id, trace_id = self._randomness.token().hex(), None if parent is None else trace_id_of(parent)
+            if trace_id is not None:
+                request_id = f"{trace_id}-{request_id[:16]}"
         call.begin(self.routing, request_id, self._clock.boottime())
         if (tracing := call.routing.edge.tracing) is not None:
             call.trace = tracing.begin(parent, request_id, self._randomness.token())

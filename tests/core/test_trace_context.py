@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.trace_context import TRACE_PARENT, Anchor, Sampling, Trace, anchor, carry, told_to_upstream
+from gateway.core.trace_context import TRACE_PARENT, Anchor, Sampling, Trace, anchor, carry, told_to_upstream, trace_id_of
 
 tokens = st.binary(min_size=16, max_size=16)
 spans, traces = st.integers(1, 2**64 - 1).map("{:016x}".format), st.integers(1, 2**128 - 1).map("{:032x}".format)
@@ -21,6 +21,15 @@ def test_a_clients_trace_goes_on(trace: str, parent: str, flags: int, token: byt
         assert begun.span_id + begun.exchange == token.hex()
         found = TRACE_PARENT.fullmatch(begun.field())
         assert found is None or (found[1].decode(), found[2].decode()) == (trace, begun.exchange)
+
+
+@given(trace=traces, parent=spans, more=st.sampled_from([b"", b"-", b"-what-a-later-version-has" * 9, b"0"]), cut=st.integers(0, 55))
+def test_a_trace_is_known_by_its_id(trace: str, parent: str, more: bytes, cut: int) -> None:
+    """However often it is asked for, and however long the field is; not if it is cut short."""
+    told = f"00-{trace}-{parent}-01".encode()
+    for _ in range(2):
+        assert trace_id_of(told + more) == (None if more == b"0" else trace)
+        assert trace_id_of(told[:cut].ljust(cut, b"-")) is None or cut == 55
 
 
 @given(parent=st.none() | st.binary(max_size=60), request_id=st.text(min_size=1, max_size=40), token=tokens)
