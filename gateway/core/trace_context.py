@@ -16,23 +16,15 @@ TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16}
 """Section 3.2: trace id, span id, flags. A later version may have more behind."""
 
 _FIELD = b"traceparent"
-_USUAL = 64
-"""Longer texts than those of today's version are not remembered: strangers could fill the memory with them."""
 _SAMPLED = 1
 _WHOLE = 1 << 64
 
 
+@lru_cache(maxsize=32)  # few: a stranger's field may be as long as a head
 def trace_id_of(parent: bytes) -> str | None:
     """The trace that a request's `traceparent` names, in hex. A request asks twice, for its own id and for its log line."""
-    return _trace_id_of(parent) if len(parent) <= _USUAL else _find_trace_id(parent)
-
-
-def _find_trace_id(parent: bytes) -> str | None:
     found = TRACE_PARENT.match(parent)
     return None if found is None else found[1].decode()
-
-
-_trace_id_of = lru_cache(maxsize=256)(_find_trace_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,23 +45,19 @@ def notice(key: str) -> Notice | None:
     """What is to be said about a key, the worst first: personal data, what can be counted, what can be guessed. Pure
     and cheap.
     """
-    if _UUID.fullmatch(key):
-        return Notice.REPETITIVE if _is_repetitive(key) else None
-    if "@" in key and _EMAIL.search(key):
-        return Notice.EMAIL
-    if _CARD.search(key) is not None and any(_is_card(found[0]) for found in _CARD.finditer(key)):
-        return Notice.CARD
-    if "+" in key and _PHONE.search(key):
-        return Notice.PHONE
-    if _is_counter(key):
-        return Notice.COUNTER
-    if len(key) < SHORT:
-        return Notice.SHORT
-    return Notice.REPETITIVE if _is_repetitive(key) else None
-
-
-def _is_repetitive(key: str) -> bool:
-    return len(set(key[:SHORT])) <= FEW + 1 and len(set(key) - {"-"}) <= FEW  # nearly every key shows more at its beginning
+    if not _UUID.fullmatch(key):
+        if "@" in key and _EMAIL.search(key):
+            return Notice.EMAIL
+        if _CARD.search(key) is not None and any(_is_card(found[0]) for found in _CARD.finditer(key)):
+            return Notice.CARD
+        if "+" in key and _PHONE.search(key):
+            return Notice.PHONE
+        if _is_counter(key):
+            return Notice.COUNTER
+        if len(key) < SHORT:
+            return Notice.SHORT
+    few = len(set(key[:SHORT])) <= FEW + 1 and len(set(key) - {"-"}) <= FEW  # nearly every key shows more at its beginning
+    return Notice.REPETITIVE if few else None
 
 
 def _is_counter(key: str) -> bool:

@@ -11,7 +11,7 @@ import orjson
 
 from gateway.core.trace_context import trace_id_of
 from gateway.observe.sink import CHUNK, open_sink
-from gateway.observe.timestamp import epoch_seconds, rfc3339
+from gateway.observe.timestamp import epoch_seconds, instant, rfc3339
 from gateway.ports import FinishedAttempt, FinishedRequest, WebhookExchange
 
 BUFFER_BYTES = 4 * 1024 * 1024
@@ -30,7 +30,7 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
     parent = request.fields.first(b"traceparent")
     trace_id = request.trace.trace_id if request.trace is not None else None if parent is None else trace_id_of(parent)
     fields = {
-        "ts": rfc3339(epoch_seconds()),
+        "ts": instant(int(epoch_seconds() * 1000)),
         "level": "info",
         "msg": "request",
         "request_id": request.request_id[:_LONGEST_TEXT],

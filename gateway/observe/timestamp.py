@@ -6,12 +6,12 @@ from functools import lru_cache
 
 def rfc3339(seconds: float) -> str:
     """Seconds since the epoch as RFC 3339 in UTC with milliseconds, cut off rather than rounded."""
-    return _instant(int(seconds * 1000))
+    return instant(int(seconds * 1000))
 
 
 @lru_cache(maxsize=4)
-def _instant(milliseconds: int) -> str:
-    """The requests of a busy process share it."""
+def instant(milliseconds: int) -> str:
+    """As `rfc3339`. The requests of a busy process share it."""
     return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 

@@ -186,16 +186,16 @@ class Passage(Underway):
 
     def _read_already(self) -> UpstreamRequest:
         """A request whose body was read in search of a key."""
-        body, method, target = self._call.payload, self._call.method.encode(), self._target()
+        body = self._call.payload
         if isinstance(body, bytes):
-            return UpstreamRequest(method, target, self._fields, body, frame_empty=True, lasting=True)
-        return UpstreamRequest(method, target, self._fields, body.pieces(), body.length, lasting=True)
+            return self._framed(body, None, framed=True)
+        return self._framed(body.pieces(), body.length, framed=False)
 
     def _framed(self, body: bytes | AsyncIterator[bytes], announced: int | None, *, framed: bool) -> UpstreamRequest:
-        call = self._call
+        call, rewriting = self._call, self._plan.rewriting
         return UpstreamRequest(
             call.method.encode(),
-            self._target(),
+            call.origin_form if rewriting is None else rewriting.apply(call.origin_form),
             self._fields,
             body,
             announced,
@@ -204,10 +204,6 @@ class Passage(Underway):
             upgrade=upgrade_of(call.method, call.fields, b"%d.%d" % call.version) if call.connection.upgradable else None,
             informational=partial(send_informational, call),
         )
-
-    def _target(self) -> bytes:
-        rewriting = self._plan.rewriting
-        return self._call.origin_form if rewriting is None else rewriting.apply(self._call.origin_form)
 
     # ---- the answer
 
