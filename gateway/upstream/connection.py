@@ -218,11 +218,15 @@ class Connection(asyncio.Protocol):
                 transport.abort()
 
     def quiet(self) -> bool:
-        """Whether the kernel holds no end of stream, error or byte that the event loop has not read yet.
+        """Whether neither the kernel nor TLS holds an end of stream, an error or a byte that this was not told of yet. Where
+        they do, the connection is of no use any more.
 
         Narrows the race with an upstream that closes idle connections: from one turn of the loop to a microsecond.
         """
-        return self.sound and self._transport is not None and not self._transport.is_closing() and not self._poll.poll(0)
+        transport = self._transport
+        if not self.sound or transport is None or transport.is_closing() or self._poll.poll(0):
+            return False
+        return self._tls is None or _has_nothing(self._tls)
 
     def guarded(self, receiver: Receiver, callback: Callable[[], None]) -> None:
         """Call back a receiver under the rule of this module for exceptions."""
@@ -314,6 +318,17 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is not None:
             self.guarded(exchange, exchange.drained)
+
+
+def _has_nothing(tls: ssl.SSLObject) -> bool:
+    """Whether nothing is left to be read. The transport tells of what came with an answer before it tells of the end behind it."""
+    try:
+        tls.read(1)
+    except ssl.SSLWantReadError:
+        return True
+    except ssl.SSLError:
+        return False
+    return False
 
 
 def _close_notified(tls: ssl.SSLObject) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, UpstreamRequest
-from gateway.upstream import HttpUpstream, UpstreamSettings
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, UpstreamRequest, UpstreamResponse
+from gateway.upstream import Exchange, HttpUpstream, UpstreamSettings
 from tests.upstream.stub import HOST, OK, Peer, Script, Stub, allow, answer_all, call, raw, request, until, whole
 
 
@@ -59,6 +59,30 @@ async def test_calls_go_over_one_tls_connection(tls_stub: Stub, trusting: ssl.SS
     assert tls_stub.requests[0] == b"POST / HTTP/1.1\r\nHost: stub\r\nContent-Length: 2\r\n\r\n{}"
     await client.close()
     assert client.open == 0
+
+
+async def test_a_connection_whose_end_came_with_its_answer_takes_no_request(tls_stub: Stub, trusting: ssl.SSLContext) -> None:
+    """Who is told of the answer asks at once for the next one: TLS has read the end, and has not told it yet."""
+    client, begun = secure(tls_stub, trusting), list[Exchange | None]()
+
+    class Next:
+        def answered(self, response: UpstreamResponse) -> None:
+            begun.append(client.begin(request(), allow, self))
+
+        def failed(self, failure: InDoubt) -> None:
+            raise failure
+
+    async def once_more(peer: Peer) -> None:
+        await peer.request()
+        await peer.answer(OK)
+        await raw(OK, close=True)(peer)
+
+    tls_stub.script = once_more
+    assert await call(client) == (200, b"ok")
+    assert client.begin(request(), allow, Next()) is not None
+    await until(lambda: bool(begun))
+    assert (begun, client.open, len(tls_stub.requests)) == ([None], 0, 2)
+    await client.close()
 
 
 async def test_large_bodies_pass_both_ways(tls_stub: Stub, trusting: ssl.SSLContext) -> None:
