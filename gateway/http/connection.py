@@ -525,7 +525,14 @@ class ClientConnection(LingeringClose):
         if self.task is not None:
             self._loop.call_soon(self.task.cancel)
         elif self._underway is not None:
-            self._loop.call_soon(self._underway.cancel)
+            self._loop.call_soon(self._give_up_underway)
+
+    def _give_up_underway(self) -> None:
+        """Its answer may have come meanwhile, and a task may wait for the rest of it."""
+        if self._underway is None:
+            self.give_up()
+        else:
+            self._underway.cancel()
 
     def force_close(self) -> None:
         """Close now. What was written still leaves, if the client takes it in time."""

@@ -14,7 +14,7 @@ from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
 from gateway.core.trace_context import carry, trace_id_of
-from gateway.engine.answers import Passed, Refused, Relayed, Reply
+from gateway.engine.answers import Answer, Passed, Refused, Relayed, Reply, Switched
 from gateway.engine.engine import Engine
 from gateway.http.body import ClientGone, ClientSilent
 from gateway.http.cancel_on_disconnect import WhilePresent
@@ -132,7 +132,12 @@ class Proxy:
 
     def finish(self, call: Call, reply: Reply) -> WireResponse | Awaitable[WireResponse]:
         """Render, write, observe."""
-        response, gone = self._renderer.render(reply, call), False
+        gone = False
+        try:
+            response = self._renderer.render(reply, call)
+        except Exception:
+            self._not_rendered(call, reply)
+            raise
         try:
             if not response.send(call):
                 return self._finish_slowly(call, reply, response)
@@ -142,6 +147,11 @@ class Proxy:
         self._observe(call, reply, response, gone=gone)
         return response
 
+    def _not_rendered(self, call: Call, reply: Reply) -> None:
+        """A defect of ours: the connection answers 500."""
+        _let_go(reply.answer)
+        self._observe(call, reply, WireResponse(500, b""), gone=False)
+
     async def _finish_slowly(self, call: Call, reply: Reply, response: WireResponse) -> WireResponse:
         """The body comes in pieces, or the client takes its time."""
         gone = await self._send(reply, response, call)
@@ -150,7 +160,6 @@ class Proxy:
 
     async def _send(self, reply: Reply, response: WireResponse, call: Call) -> bool:
         """Write what is left of the answer. Whether the client is gone, or was cut."""
-        body = getattr(reply.answer, "body", None)
         try:
             if isinstance(reply.answer, Relayed):
                 with WhilePresent(call.connection, streaming=True):
@@ -166,8 +175,7 @@ class Proxy:
             self._observe(call, reply, response, gone=False)
             raise
         finally:
-            if body is not None and not isinstance(body, bytes):
-                body.close()
+            _let_go(reply.answer)
         return False
 
     # ---- head
@@ -315,6 +323,13 @@ class Proxy:
             self._observer.request_ended(call)
         except Exception as error:
             self._observer.background_failed("observe", error)
+
+
+def _let_go(answer: Answer) -> None:
+    """Close what an answer still holds of an upstream's connection, or of a file."""
+    held = answer.tunnel if isinstance(answer, Switched) else getattr(answer, "body", None)
+    if held is not None and not isinstance(held, bytes):
+        held.close()
 
 
 def _too_slow(call: Call) -> Refused:

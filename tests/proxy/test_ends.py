@@ -6,23 +6,25 @@ import socket
 import struct
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import pytest
 
+from gateway.core.model import Headers
 from gateway.core.policy import Route
 from gateway.engine.engine import Engine
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
 from gateway.http.response import Answering
-from gateway.ports import DoubtReason, FinishedRequest, InDoubt, Receiver, UpstreamRequest, UpstreamResponse
+from gateway.ports import DoubtReason, FinishedRequest, InDoubt, Receiver, Tunnel, UpstreamRequest, UpstreamResponse
 from gateway.proxy.call import Call
 from gateway.proxy.handler import Proxy
+from gateway.proxy.rendering import Renderer
 from gateway.proxy.routing import Edge, make_routing
 from gateway.runtime.system import SystemClock, SystemRandomness
 from tests.engine.stage import NotingObserver
-from tests.http.connections.house import House, answers, connection_of, get, until
+from tests.http.connections.house import House, Peer, answers, connection_of, get, until
 
 
 class Counting(NotingObserver):
@@ -66,6 +68,33 @@ class Silent:
 
     def close(self) -> None:
         self.closed += 1
+
+
+class Begun:
+    """An answer whose head is there, and nothing else, ever: of a stream, or of another protocol. `left`: its connection was let go."""
+
+    reason, content_length = b"", None
+
+    def __init__(self, status: int, headers: Headers = ()) -> None:
+        self.status = status
+        self.headers = headers
+        self.left = False
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def read(self, limit: int) -> bytes | None:
+        return b"" if self.status == 101 else None
+
+    def at_hand(self, limit: int) -> bytes | None:
+        return None
+
+    def tunnel(self) -> Tunnel:
+        return cast("Tunnel", self)
+
+    def close(self) -> None:
+        self.left = True
 
 
 class Front(House):
@@ -138,6 +167,50 @@ async def test_a_shutdown_ends_what_has_begun_meanwhile(at_once: bool) -> None:
         await ending
         assert front.observer.in_flight == {"slow": 0}
         assert [await peer.rest() for peer in (one, other)] == [b"", b""]
+
+
+async def begun(front: Front, peer: Peer, *lines: str) -> Receiver:
+    """A request was written at once. Gives who waits for its answer."""
+    await peer.send(get("/slow", *lines))
+    await until(lambda: front.seen)
+    assert front.upstream.receiver is not None
+    return front.upstream.receiver
+
+
+async def test_a_stream_that_begins_as_its_request_is_given_up_is_cut() -> None:
+    """It has a task now, which has to hear of it, or a shutdown would wait for the end of the stream."""
+    async with Front(at_once=True) as front, front.peer() as peer:
+        receiver, answer = await begun(front, peer), Begun(200)
+        for connection in front.server.connections:
+            connection.give_up()
+        receiver.answered(answer)
+        await until(lambda: not front.observer.in_flight.total())
+        await front.closed()
+    assert answer.left
+
+
+async def test_a_switch_of_protocols_that_its_client_does_not_see_is_let_go() -> None:
+    """The upstream's connection would else be held for as long as a tunnel may be silent."""
+    switch = Begun(101, ((b"Upgrade", b"websocket"), (b"Connection", b"upgrade")))
+    async with Front(at_once=True) as front, front.peer() as peer:
+        receiver = await begun(front, peer, "Upgrade: websocket", "Connection: upgrade")
+        receiver.answered(switch)
+        for connection in front.server.connections:
+            connection.force_close()  # before the answer's task has made its first step
+        await until(lambda: not front.observer.in_flight.total())
+    assert switch.left
+
+
+@pytest.mark.parametrize("status", [200, 101])
+async def test_an_answer_that_cannot_be_rendered_is_heard_of_and_let_go(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours: the client gets a 500, the upstream its connection back."""
+    monkeypatch.setattr(Renderer, "render", lambda *_: 1 / 0)
+    answer = Begun(status)
+    async with Front(at_once=True) as front, front.peer() as peer:
+        (await begun(front, peer)).answered(answer)
+        assert (await peer.answer()).status == 500
+    assert front.observer.in_flight == {"slow": 0}
+    assert answer.left
 
 
 async def test_a_client_that_leaves_cuts_what_was_written_at_once() -> None:
