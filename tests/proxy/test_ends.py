@@ -73,9 +73,10 @@ class Silent:
 class Begun:
     """An answer whose head is there, and nothing else, ever: of a stream, or of another protocol. `left`: its connection was let go."""
 
-    reason, content_length = b"", None
+    reason = b""
 
     def __init__(self, status: int, headers: Headers = ()) -> None:
+        self.content_length: int | None = None
         self.status = status
         self.headers = headers
         self.left = False
