@@ -262,16 +262,17 @@ class _Deadlines:
     each would cost more.
     """
 
-    __slots__ = ("_batches", "_late", "_timer")
+    __slots__ = ("_batches", "_due", "_late", "_timer")
 
     def __init__(self, late: Callable[[], None]) -> None:
         self._late = late
         self._batches: dict[int, list[Call[Any, Any]]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when it rings, if it is set: uvloop's handles of what is due at once do not tell
 
     def watch(self, loop: asyncio.AbstractEventLoop, batch: "list[Call[Any, Any]]", earliest: float) -> None:
         self._batches[id(batch)] = batch
-        if self._timer is None or self._timer.when() > earliest:
+        if self._timer is None or self._due > earliest:
             self._ring_by(loop, earliest)
 
     def leave(self, batch: "list[Call[Any, Any]]") -> None:
@@ -279,9 +280,10 @@ class _Deadlines:
 
     def _ring_by(self, loop: asyncio.AbstractEventLoop, instant: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= instant:
+            if self._due <= instant:
                 return
             self._timer.cancel()
+        self._due = instant
         self._timer = loop.call_at(instant, self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -149,6 +149,7 @@ class Lane:
         "_hung_up",
         "_limited",
         "_planned",
+        "_rings_at",
         "_sent",
         "_statements",
         "_timer",
@@ -175,6 +176,7 @@ class Lane:
         self._statements: dict[str, PreparedStatement] = {}
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0  # uvloop's handles of what is due at once do not tell
         connection.add_log_listener(self._listen)
 
     @property
@@ -255,7 +257,7 @@ class Lane:
     def _begin(self) -> None:
         self._asked = self._sent = self._undurable = False
         self._busy = True
-        if self._timer is None or self._timer.when() > self.deadline:
+        if self._timer is None or self._rings_at > self.deadline:
             self._ring_by(asyncio.get_running_loop())
 
     def _lasting(self, result: T) -> T:
@@ -288,6 +290,7 @@ class Lane:
         """
         if self._timer is not None:
             self._timer.cancel()
+        self._rings_at = self.deadline
         self._timer = loop.call_at(self.deadline, self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:

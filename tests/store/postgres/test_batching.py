@@ -1,17 +1,21 @@
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import asyncpg
 import pytest
+import uvloop
 
 from gateway.core.model import Lease, Record, Status
 from gateway.core.packing import ZLIB
 from gateway.ports import Retention, Settled, StoreUnavailable, Transition
+from gateway.store.null_observer import NullObserver
 from gateway.store.postgres import PostgresStore
-from gateway.store.postgres.batching import ROWS_MAX
+from gateway.store.postgres.batching import ROWS_MAX, Batcher
+from gateway.store.postgres.lane import Connection, Lane
+from gateway.store.postgres.lanes import Lanes
 from tests.store.contract.harness import KEPT, age_records, empty_records, found, fresh_key, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.store.postgres.recorder import Recorder
@@ -320,3 +324,42 @@ async def test_what_comes_while_a_statement_is_under_way_travels_together(
         assert not any(task.done() for task in waiting)
         await asyncio.gather(*[store.complete(lease, response(), KEPT) for lease in many], *waiting)
     assert recorder.sizes("complete") == [1, ROWS_MAX, 10]
+
+
+def test_batches_that_are_sent_at_their_deadline_are_late_alone(database: str) -> None:
+    """On the loop of production, whose timers for what is due at once do not tell when that is."""
+
+    async def select(lane: Lane, items: Sequence[bytes]) -> dict[bytes, bytes | StoreUnavailable]:
+        await lane.fetch("SELECT 1")
+        return {item: item for item in items}
+
+    async def late() -> list[object]:
+        def connect() -> Awaitable[Connection]:
+            return asyncpg.connect(database)
+
+        async def stuck(_: object) -> int:
+            return 0
+
+        loop = asyncio.get_running_loop()
+        lanes = Lanes(
+            connect,
+            size=2,
+            timeout=30,
+            explicit=False,
+            boottime=loop.time,
+            stuck=stuck,
+            former=lambda _: False,
+            failed=lambda _: None,
+            where=lambda: "",
+        )
+        for lane in [await lanes.acquire(loop.time() + 30) for _ in range(2)]:
+            lanes.release(lane)
+        batcher: Batcher[bytes, bytes] = Batcher("late", lanes, select, NullObserver(), width=2)
+        calls = [batcher.submit(owner, owner, 1, loop.time()) for owner in [b"%d" % n for n in range(2 * ROWS_MAX)]]
+        told = await asyncio.gather(*calls, return_exceptions=True)
+        await lanes.close()
+        return list(told)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = runner.run(late())
+    assert {one.reason if isinstance(one, StoreUnavailable) else "answered" for one in told} <= {"timeout", "answered"}
