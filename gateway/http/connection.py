@@ -350,17 +350,19 @@ class ClientConnection(LingeringClose):
     def _take_answer(self, request: Request, make: Callable[[Any], Answering], of: Any) -> None:
         """Write the answer if it is at hand. Else a task waits for it, unless a callback brings it."""
         answering: Answering
+        written: WireResponse | None = None
         try:
             answering = make(of)
             if isinstance(answering, WireResponse) and (answering.started or answering.send(request)):
-                self._answered(request, answering)
-                return
+                written = answering
         except ConnectionError:
             self._answered(request, None)
             return
         except Exception as error:  # whatever it is, the client is answered
             answering = self._failure(error)
-        if isinstance(answering, Underway):
+        if written is not None:
+            self._answered(request, written)  # what fails in it is no reason for a second answer
+        elif isinstance(answering, Underway):
             self._underway = answering
             answering.due = partial(self._came, request)
         else:
@@ -402,7 +404,9 @@ class ClientConnection(LingeringClose):
             return None
         try:
             await response.prepare(request)
-        except ConnectionError:
+        except Exception as broken:
+            if not isinstance(broken, ConnectionError):
+                _log.error("A failure could not be told", exc_info=broken)
             return None
         return response
 

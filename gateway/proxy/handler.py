@@ -136,7 +136,7 @@ class Proxy:
         try:
             response = self._renderer.render(reply, call)
         except Exception:
-            self._not_rendered(call, reply)
+            self._not_written(call, reply)
             raise
         try:
             if not response.send(call):
@@ -144,10 +144,13 @@ class Proxy:
         except ConnectionError:
             response.force_close()
             gone = True
+        except Exception:
+            self._not_written(call, reply)
+            raise
         self._observe(call, reply, response, gone=gone)
         return response
 
-    def _not_rendered(self, call: Call, reply: Reply) -> None:
+    def _not_written(self, call: Call, reply: Reply) -> None:
         """A defect of ours: the connection answers 500."""
         _let_go(reply.answer)
         self._observe(call, reply, WireResponse(500, b""), gone=False)
@@ -171,7 +174,7 @@ class Proxy:
         except (ConnectionError, ClientGone):
             response.force_close()
             return True
-        except asyncio.CancelledError:
+        except BaseException:
             self._observe(call, reply, response, gone=False)
             raise
         finally:

@@ -14,6 +14,7 @@ import pytest
 from gateway.core.model import Headers
 from gateway.core.policy import Route
 from gateway.engine.engine import Engine
+from gateway.http.connection import ClientConnection
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
 from gateway.http.response import Answering
@@ -212,6 +213,36 @@ async def test_an_answer_that_cannot_be_rendered_is_heard_of_and_let_go(status: 
         assert (await peer.answer()).status == 500
     assert front.observer.in_flight == {"slow": 0}
     assert answer.left
+
+
+@pytest.mark.parametrize("status", [200, None], ids=["in-pieces", "whole"])
+async def test_an_answer_that_cannot_be_written_is_heard_of_and_ends_the_connection(
+    status: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect of ours that meets the 500, too: nobody waits for ever."""
+    async with Front(at_once=True) as front, front.peer() as peer:
+        receiver = await begun(front, peer)
+        monkeypatch.setattr(ClientConnection, "write_whole", lambda *_: 1 / 0)
+        monkeypatch.setattr(ClientConnection, "write", lambda *_: 1 / 0)
+        if status is None:
+            receiver.failed(InDoubt(DoubtReason.DISCONNECTED))
+        else:
+            receiver.answered(Begun(status))
+        assert await peer.rest() == b""
+        await front.closed()
+    assert front.observer.in_flight == {"slow": 0}
+
+
+async def test_what_fails_behind_an_answer_is_no_second_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next request is looked at in the same step."""
+    async with Front(at_once=True) as front, front.peer() as peer:
+        receiver = await begun(front, peer)
+        monkeypatch.setattr(ClientConnection, "_request_done", lambda *_: 1 / 0)
+        receiver.failed(InDoubt(DoubtReason.DISCONNECTED))
+        [answer] = await answers(await peer.rest())
+        await front.closed()
+    assert answer.status == 502
+    assert front.observer.in_flight == {"slow": 0}
 
 
 async def test_a_client_that_leaves_cuts_what_was_written_at_once() -> None:
