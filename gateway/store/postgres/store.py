@@ -86,13 +86,17 @@ ANY_SIZE = 2**62
 REAPED_BYTES = 16 * 1024 * 1024
 """Stored answers, in bytes, that one statement of the reaper deletes or archives, so that it ends long before its deadline."""
 
-GENERIC_PLANS = "SET plan_cache_mode = force_generic_plan"
-"""Every statement has one good plan, whatever its arguments are (tests/store/postgres look at all of them). Left to itself Postgres plans a
-batch anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than the one for any number of rows.
-See `lane.PLANS_KEPT` for how long.
+PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+"""Settings of the planner. Every statement has one good plan, whatever its arguments are: each row of a batch by an index
+(tests/store/postgres look at all of them).
 
-No startup parameter, as poolers refuse those that they do not know.
+Left to itself Postgres plans a batch anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than
+the one for any number of rows. And it would plan to read a table as a whole that is empty as yet, and keep to that while the table grows.
+See also `lane.PLANS_KEPT`.
 """
+
+PLANS = "; ".join(f"SET {name} = {value}" for name, value in PLANNING.items())
+"""No startup parameters, as poolers refuse those that they do not know."""
 
 COUNT_EXACTLY = 10_000
 """Completed records are counted up to this many, and estimated above."""
@@ -183,7 +187,7 @@ class PostgresStore:
             connection = await hosts.connect(timeout, statement_cache_size=cache, server_settings=settings)
             try:
                 if prepared_statements:
-                    await connection.execute(f"{GENERIC_PLANS}; {server_limit(timeout)}")
+                    await connection.execute(f"{PLANS}; {server_limit(timeout)}")
                 await self._looked_at(connection)
             except BaseException:
                 connection.terminate()

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from gateway.store.postgres.clock import BELIEVE_ANY
+from gateway.store.postgres.store import PLANNING
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs
@@ -31,7 +32,8 @@ async def plan_of(connection: "Connection", mode: str, sql: str, *arguments: obj
     transaction = connection.transaction()
     await transaction.start()
     try:
-        await connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        settings = PLANNING if mode == PLANNING["plan_cache_mode"] else {"plan_cache_mode": mode}
+        await connection.execute("; ".join(f"SET LOCAL {name} = {value}" for name, value in settings.items()))
         await connection.execute(f"PREPARE explained AS {sql}")
         execute = f"EXECUTE explained ({', '.join(values)})" if values else "EXECUTE explained"
         told = await connection.fetchval(f"EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {execute}")

@@ -285,6 +285,24 @@ async def test_every_statement_is_backed_by_an_index(connection: "Connection") -
             assert not [node for node, _ in used if node == "Seq Scan"], (mode, sql)
 
 
+async def test_an_empty_table_is_planned_for_as_a_busy_one(connection: "Connection") -> None:
+    """A plan outlasts the emptiness by far. What a request waits for finds each row by the primary key, and none by reading all."""
+    await connection.execute("VACUUM ANALYZE gateway_records, gateway_tombstones")
+    many = [intent() for _ in range(20)]
+    keys = [(wanted.key.scope_id, wanted.key.key, wanted.owner) for wanted in many]
+    lease = Lease(many[0].key, UUID(int=0), many[0].owner, 1, 0.0, 30.0)
+    cases: list[tuple[str, Sequence[Any]]] = [
+        reserve_statement(many, BELIEVE_ANY),
+        complete_statement([Ending(completion(lease, response()), KEPT)] * 20),
+        release_statement([Ending(Release(*key, "x"), KEPT) for key in keys]),
+        doubt_statement([Doubt(*key, "x") for key in keys]),
+        (QUERIES["find"], (*keys[0][:2], 65536)),
+    ]
+    for sql, arguments in cases:
+        used = scans(await plan_of(connection, "force_generic_plan", sql, *arguments))
+        assert {index for _, index in used} == {"gateway_records_pkey"}, (sql, used)
+
+
 async def test_only_the_estimate_of_completed_records_may_read_many_rows(connection: "Connection") -> None:
     """The gauges' statement counts rare states by their small indexes, and estimates the rest."""
     await fill(connection)
