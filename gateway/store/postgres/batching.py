@@ -73,6 +73,7 @@ class Batcher(Generic[I, R]):
         self._deadlines = _Deadlines(self._late)
         self._runners = 0
         self._fetching = 0
+        self._latest = 0.0  # of all deadlines so far
         self._begun = 0.0  # when the last statement was given its batch
         self._timer: asyncio.TimerHandle | None = None
 
@@ -81,11 +82,22 @@ class Batcher(Generic[I, R]):
         if len(self._queue) >= WAITING_MAX:
             self._observer.store_error(STORE, self._operation, "overloaded")
             raise unavailable("overloaded", may_have_landed=False)
-        future: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
-        self._queue.append(Call(owner, item, size, deadline, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R | None] = loop.create_future()
+        call = Call(owner, item, size, deadline, future)
+        self._queue.append(call)
+        if deadline >= self._latest:
+            self._latest = deadline
+        else:  # one that asks again, behind others that may wait for longer
+            loop.call_at(deadline, self._overdue, call)
         if self._fetching == 0:
             self._start()
         return future
+
+    def _overdue(self, call: Call[I, R]) -> None:
+        if call in self._queue and not call.future.done():
+            _fail(call, "timeout", may_have_landed=False)
+            self._late()
 
     def _start(self) -> None:
         """There are calls that wait: have a runner fetch them, now or soon, unless one is about to."""

@@ -326,6 +326,50 @@ async def test_what_comes_while_a_statement_is_under_way_travels_together(
     assert recorder.sizes("complete") == [1, ROWS_MAX, 10]
 
 
+def lanes_to(database: str, size: int) -> Lanes:
+    """Connections to the test's database, on the loop that runs."""
+
+    def connect() -> Awaitable[Connection]:
+        return asyncpg.connect(database)
+
+    async def stuck(_: object) -> int:
+        return 0
+
+    return Lanes(
+        connect,
+        size=size,
+        timeout=30,
+        explicit=False,
+        boottime=asyncio.get_running_loop().time,
+        stuck=stuck,
+        former=lambda _: False,
+        failed=lambda _: None,
+        where=lambda: "",
+    )
+
+
+async def test_a_call_that_asks_again_waits_for_no_longer_than_it_may(database: str) -> None:
+    """Its deadline is the one of its first round; what is ahead of it may last for longer."""
+
+    async def select(lane: Lane, items: Sequence[bytes]) -> dict[bytes, bytes | StoreUnavailable]:
+        await lane.fetch("SELECT pg_sleep(1)")
+        return {item: item for item in items}
+
+    loop, recorder = asyncio.get_running_loop(), Recorder()
+    lanes = lanes_to(database, 1)
+    lanes.release(await lanes.acquire(loop.time() + 30))
+    batcher: Batcher[bytes, bytes] = Batcher("slow", lanes, select, recorder, width=1)
+    ahead = batcher.submit(b"1", b"1", 1, loop.time() + 30)
+    await asyncio.sleep(0.01)
+    behind, beside = batcher.submit(b"2", b"2", 1, loop.time() + 0.05), batcher.submit(b"3", b"3", 1, loop.time() + 30)
+    with pytest.raises(StoreUnavailable) as caught:
+        await behind
+    assert (caught.value.reason, caught.value.may_have_landed, ahead.done()) == ("timeout", False, False)
+    assert (await ahead, await beside) == (b"1", b"3")
+    assert recorder.errors == [("slow", "timeout")]
+    await lanes.close()
+
+
 def test_batches_that_are_sent_at_their_deadline_are_late_alone(database: str) -> None:
     """On the loop of production, whose timers for what is due at once do not tell when that is."""
 
@@ -334,24 +378,8 @@ def test_batches_that_are_sent_at_their_deadline_are_late_alone(database: str) -
         return {item: item for item in items}
 
     async def late() -> list[object]:
-        def connect() -> Awaitable[Connection]:
-            return asyncpg.connect(database)
-
-        async def stuck(_: object) -> int:
-            return 0
-
         loop = asyncio.get_running_loop()
-        lanes = Lanes(
-            connect,
-            size=2,
-            timeout=30,
-            explicit=False,
-            boottime=loop.time,
-            stuck=stuck,
-            former=lambda _: False,
-            failed=lambda _: None,
-            where=lambda: "",
-        )
+        lanes = lanes_to(database, 2)
         for lane in [await lanes.acquire(loop.time() + 30) for _ in range(2)]:
             lanes.release(lane)
         batcher: Batcher[bytes, bytes] = Batcher("late", lanes, select, NullObserver(), width=2)
