@@ -62,7 +62,6 @@ class Passage(Underway):
         "_status",
     )
 
-    _call_off: Callable[[], None]
     _started: float
 
     def __init__(self, call: Call, plan: RoutePlan, fields: Headers, desk: Desk, clock: Clock, observer: Observer) -> None:
@@ -75,6 +74,7 @@ class Passage(Underway):
         self._observer = observer
         self._request: UpstreamRequest | None = None
         self._exchange: Exchanging | None = None
+        self._call_off: Callable[[], None] | None = None
         self._status: int | None = None
         self._over = False
 
@@ -120,7 +120,9 @@ class Passage(Underway):
             asyncio.get_running_loop().call_soon(self._end, make, of)
             return
         self._over = True
-        self._call_off()
+        if self._call_off is not None:
+            self._call_off()
+        self._call_off = self._exchange = None  # which hold this: what refers to itself is left to the garbage collector
         self.due(make, of)
 
     def _receive(self, response: UpstreamResponse) -> Answering:
