@@ -32,11 +32,11 @@ def count(folder: Path, dsn: str, redis: str, upstream: int, *, functions: bool 
 
 
 def table(figures: dict[str, Any]) -> str:
-    lines = [f"{'request':12} {'calls':>6} {'files':>6} {'frames':>7} {'resumed':>8} {'libraries':>10}"]
+    lines = [f"{'request':12} {'calls':>6} {'files':>6} {'frames':>7} {'resumed':>8} {'libraries':>10} {'garbage':>8}"]
     for name in ("new key", "replay", "unguarded"):
         row = figures[name]
-        shown = (row["calls"], row["files"], row.get("frames", "-"), row["resumed"], row["libraries"])
-        lines.append("{:12} {:6} {:6} {:>7} {:8} {:10}".format(name, *shown))
+        shown = (row["calls"], row["files"], row.get("frames", "-"), row["resumed"], row["libraries"], row["garbage"])
+        lines.append("{:12} {:6} {:6} {:>7} {:8} {:10} {:8}".format(name, *shown))
     return "\n".join(lines)
 
 

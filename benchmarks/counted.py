@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import hashlib
 import json
 import os
@@ -68,24 +69,27 @@ class Calls:
 @dataclass(frozen=True, slots=True)
 class Way:
     """The way of one kind of request: what the shortest of several entered. The others met background work, or replies that were slow
-    enough to tell the clock of the database something new: on a busy machine most of them.
+    enough to tell the clock of the database something new: on a busy machine most of them. `garbage`: objects that each left in a cycle, so
+    that only the garbage collector frees them; together with what background work left meanwhile.
     """
 
     entered: Counter[CodeType]
     resumed: Counter[CodeType]
+    garbage: int
 
     @classmethod
-    def of(cls, requests: list[Calls]) -> "Way":
+    def of(cls, requests: list[Calls], garbage: int) -> "Way":
         shortest = min(requests, key=lambda one: sum(_ours(one.entered).values()))
-        return cls(shortest.entered, shortest.resumed)
+        return cls(shortest.entered, shortest.resumed, garbage)
 
     def figures(self) -> dict[str, Any]:
-        """Calls and files of ours, how often a frame of ours went on after a wait, and calls of libraries in Python."""
+        """Calls and files of ours, how often a frame of ours went on after a wait, calls of libraries in Python, and garbage."""
         return {
             "calls": sum(_ours(self.entered).values()),
             "files": len({code.co_filename for code in _ours(self.entered)}),
             "resumed": sum(_ours(self.resumed).values()),
             "libraries": sum(times for code, times in self.entered.items() if not code.co_filename.startswith((OURS, MINE))),
+            "garbage": self.garbage,
         }
 
     def functions(self) -> list[tuple[str, int]]:
@@ -150,7 +154,7 @@ class Driver:
         ways: dict[str, Way] = {}
         for name, path in (("new key", b"/v1/charges"), ("replay", b"/v1/charges"), ("unguarded", b"/other")):
             self._warm_up(client, path)
-            ways[name] = Way.of(self._walk(client, path, again=name == "replay"))
+            ways[name] = self._walk(client, path, again=name == "replay")
         figures: dict[str, Any] = {name: way.figures() for name, way in ways.items()}
         stacks = self._stacks_at_reserve()
         figures["new key"]["frames"] = max((len(stack) for stack in stacks if not stack[0].startswith("store/")), default=0)
@@ -173,18 +177,22 @@ class Driver:
             time.sleep(0.05)
         raise SystemExit("the gateway does not serve")
 
-    def _walk(self, client: Client, path: bytes, *, again: bool) -> list[Calls]:
+    def _walk(self, client: Client, path: bytes, *, again: bool) -> Way:
         """What each of the requests entered. Those of a second walk along a guarded path are replays; asked `again`, each is one of what
         the process has replayed a moment ago.
         """
-        walked = []
+        walked, asked = [], 3 if again else 1
+        self._on_loop(gc.disable)
+        self._on_loop(gc.collect)
         for number in range(WARM_UP, WARM_UP + ROUNDS):
-            for _ in range(2 if again else 0):  # one learns it, if it was forgotten meanwhile; one makes ready what the next is told
+            for _ in range(asked - 1):  # one learns it, if it was forgotten meanwhile; one makes ready what the next is told
                 self._ask(client, path, number)
             self._calls.take()
             self._ask(client, path, number)
             walked.append(self._calls.take())
-        return walked
+        garbage = self._on_loop(gc.collect) // (ROUNDS * asked)
+        self._on_loop(gc.enable)
+        return Way.of(walked, garbage)
 
     def _ask(self, client: Client, path: bytes, number: int) -> None:
         client.send(path, number)
