@@ -133,6 +133,8 @@ class Machine(RuleBasedStateMachine):
         return replace(intent(key, MEANINGS[meaning]), terms=terms)
 
     def new_life(self, wanted: Intent, row: Row | None) -> Row:
+        if row is not None and row.expired(self.now):
+            self.keep(wanted.key, row)
         self.lives += 1
         version, until = 1 if row is None else row.version + 1, self.now + LEASE
         meaning, probe = wanted.fingerprint, wanted.terms.reconcilable
@@ -339,8 +341,12 @@ class Machine(RuleBasedStateMachine):
                 del self.rows[key]
                 if row.buried_until is not None:
                     self.graves[key] = max(self.graves.get(key, 0.0), row.buried_until)
-                if row.ended and row.kept.keep_for is not None:
-                    self.archive.append((key, row.until + row.kept.keep_for))
+                self.keep(key, row)
+
+    def keep(self, key: RecordKey, row: Row) -> None:
+        """An expired life goes to the archive where its route keeps such, whether it is reaped or another one takes its place."""
+        if row.ended and row.kept.keep_for is not None:
+            self.archive.append((key, row.until + row.kept.keep_for))
 
     @rule()
     def purge(self) -> None:
