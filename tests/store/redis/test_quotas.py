@@ -316,6 +316,10 @@ async def test_a_new_key_that_was_none_is_given_back_once(redis_db: str) -> None
     """Also where Redis' reply to it was lost, and it is told again."""
     async with tiers(redis_db, timeout=0.5) as bench:
         quota = Quota(2, NewKeys(SLOW, 2))
+        known = bench.other.quotas.place(of("bob", quota))
+        await known.take()
+        known.undo()  # so that Redis knows the script: a lost reply that says it does not would be taken for one that it does
+        assert await bench.other.drain(10)
         lease_of(await bench.other.reserve(of("alice", quota)))
         place = bench.store.quotas.place(of("alice", quota))
         await place.take()
