@@ -28,7 +28,7 @@ BYTES_MAX = 1024 * 1024
 ALONE_BYTES = 256 * 1024
 WAITING_MAX = 16384
 STAGGER = 0.002
-"""Seconds. A server that is near ends a statement in about that time, and two halves cost it and us more than one whole. One that is far
+"""Seconds. A server that is near ends a statement in about that time, and gets fewer and larger ones. One that is far
 away, or waits for a standby, is given the next statement before it has ended the first.
 """
 
@@ -38,13 +38,14 @@ Statement = Callable[[Lane, Sequence[I]], Awaitable[Mapping[bytes, R | StoreUnav
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[I, R]):
-    """One caller and what it waits for. `size` is the number of bytes that the item adds to a statement."""
+    """One caller and what it waits for. `size` is the number of bytes that the item adds to a statement; `taken`: it is in one."""
 
     owner: bytes
     item: I
     size: int
     deadline: float
     future: "asyncio.Future[R | None]"
+    taken: bool = False
 
 
 class Batcher(Generic[I, R]):
@@ -95,7 +96,7 @@ class Batcher(Generic[I, R]):
         return future
 
     def _overdue(self, call: Call[I, R]) -> None:
-        if call in self._queue and not call.future.done():
+        if not (call.taken or call.future.done()):
             _fail(call, "timeout", may_have_landed=False)
             self._late()
 
@@ -181,7 +182,9 @@ class Batcher(Generic[I, R]):
             size += call.size
             if batch and (size > BYTES_MAX or call.size > ALONE_BYTES or call.owner in owners):
                 break
-            batch.append(self._queue.popleft())
+            self._queue.popleft()
+            call.taken = True
+            batch.append(call)
             owners.add(call.owner)
             if call.size > ALONE_BYTES:
                 break

@@ -20,6 +20,17 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20.0)
             await asyncio.sleep(0.1)
 
 
+def held_until(release: asyncio.Event) -> Callable[[Exchange], Awaitable[None]]:
+    """An upstream that executes at once, and answers when it is released."""
+
+    async def hold(exchange: Exchange) -> None:
+        exchange.execute()
+        await release.wait()
+        await exchange.answer()
+
+    return hold
+
+
 async def test_killed_while_the_upstream_holds_the_request(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """After the lease the key is `unknown`, counted as a zombie by the survivor, and the upstream ran once."""
 
@@ -52,13 +63,7 @@ async def test_killed_while_the_upstream_holds_the_request(setup: Setup, upstrea
 async def test_a_short_lease_beside_a_long_one_does_not_lapse(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """A route of long operations does not have the leases of another route's lapse."""
     release = asyncio.Event()
-
-    async def hold(exchange: Exchange) -> None:
-        exchange.execute()
-        await release.wait()
-        await exchange.answer()
-
-    upstream.behave = hold
+    upstream.behave = held_until(release)
     export = ROUTES.replace("id: pay", "id: export").replace("/v1/pay", "/v1/export").replace("{principal", "{lease: 2m, principal")
     timeouts = "{connect: 1s, first_byte: 20s, read_idle: 1s, total: 20s}"
     routes = export[: export.index("  - {id: rest")] + ROUTES.lstrip("\n")
@@ -98,13 +103,7 @@ async def test_frozen_before_it_sends_sends_nothing(setup: Setup, upstream: Coun
 async def test_frozen_after_it_sent_completes_late(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """Past its lease the record is `unknown` for others; the thawed owner's answer still completes it."""
     release = asyncio.Event()
-
-    async def hold(exchange: Exchange) -> None:
-        exchange.execute()
-        await release.wait()
-        await exchange.answer()
-
-    upstream.behave = hold
+    upstream.behave = held_until(release)
     patient = replace(setup, timeouts="{first_byte: 20s}")
     async with running(patient, tmp_path, "other") as other, running(patient, tmp_path, "frozen") as frozen:
         request = asyncio.create_task(ask(frozen.port, payment(b"k1")))
@@ -195,13 +194,7 @@ async def test_a_request_that_never_becomes_whole_leaves_nothing(setup: Setup, u
 async def test_drain_finishes_what_runs(setup: Setup, upstream: CountingUpstream, tmp_path: Path) -> None:
     """SIGTERM: not ready at once, serving on for the delay, then what runs is finished and settled; exit 0."""
     release = asyncio.Event()
-
-    async def hold(exchange: Exchange) -> None:
-        exchange.execute()
-        await release.wait()
-        await exchange.answer()
-
-    upstream.behave = hold
+    upstream.behave = held_until(release)
     draining = replace(setup, drain="{delay: 1s, timeout: 90s}", timeouts="{first_byte: 20s}")
     async with running(draining, tmp_path) as gateway:
         request = asyncio.create_task(ask(gateway.port, payment(b"k1")))
@@ -219,7 +212,6 @@ async def test_drain_finishes_what_runs(setup: Setup, upstream: CountingUpstream
         release.set()
         first = await request
         assert await asyncio.wait_for(gateway.process.wait(), 20) == 0
-    upstream.behave = hold
     async with running(setup, tmp_path, "next") as successor:
         again = await ask(successor.port, payment(b"k1"))
     assert first.status == 201
