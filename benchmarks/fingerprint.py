@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 from gateway.core.fingerprint import Content, digest_body, make_fingerprinter
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
 from gateway.core.model import Headers
-from gateway.core.policy import BodyMode, FingerprintPolicy
 
 ROUNDS = 25
 SECRET = b"a secret of 32 bytes for digests"

@@ -14,7 +14,8 @@ import uvloop
 
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
-from gateway.core.policy import HeaderPrincipal, Policy, Route
+from gateway.core.policy import Policy, Route
+from gateway.core.principal_source import HeaderPrincipal
 from gateway.core.scope import Scope
 from gateway.core.trace_context import Trace
 from gateway.observe import MetricsObserver

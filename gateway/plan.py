@@ -47,23 +47,11 @@ from gateway.core.fingerprint import VERSION, EqualRequests, Fingerprinter, make
 from gateway.core.headers import Fields, wire_name
 from gateway.core.key import KeyFound, find_key_in, find_key_in_body, find_key_in_form, key_finder
 from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_came
+from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, QueryKey
 from gateway.core.model import Headers, RecordKey, Terms
 from gateway.core.overrides import Overrides, make_overrides
-from gateway.core.policy import (
-    BodyKey,
-    Combine,
-    FormKey,
-    ForwardKey,
-    HeaderKey,
-    HeaderPrincipal,
-    Mode,
-    OnExpired,
-    Policy,
-    QueryKey,
-    Route,
-    needs_waiting,
-    principal_headers,
-)
+from gateway.core.policy import Mode, OnExpired, Policy, Route
+from gateway.core.principal_source import Combine, HeaderPrincipal, needs_waiting, principal_headers
 from gateway.core.reach import Beyond, Guards, Servers, one_place, one_server
 from gateway.core.reconcile.policy import Resend
 from gateway.core.rewrite import Rewriting

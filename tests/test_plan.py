@@ -7,22 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision import Responded, settle
-from gateway.core.policy import (
-    BasicPrincipal,
-    BodyKey,
-    FormKey,
-    ForwardKey,
-    HeaderKey,
-    HeaderPrincipal,
-    Hint,
-    KeyPolicy,
-    Mode,
-    OnUnknown,
-    Participate,
-    Policy,
-    QueryKey,
-    Route,
-)
+from gateway.core.hints import Hint
+from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPolicy, QueryKey
+from gateway.core.policy import Mode, OnUnknown, Participate, Policy, Route
+from gateway.core.principal_source import BasicPrincipal, HeaderPrincipal
 from gateway.core.reconcile.policy import Reconcile
 from gateway.plan import GuardPlan, RoutePlan, make_plans
 from tests.support.requests import NoUpstream, plan_of

@@ -12,9 +12,10 @@ from typing import assert_never
 from gateway.core.decision import Complete, Doubt, Release, Responded, settle
 from gateway.core.headers import first
 from gateway.core.hints import LONGEST_READ
+from gateway.core.key_policy import ForwardKey, QueryKey
 from gateway.core.model import Earlier, Headers, StoredResponse
 from gateway.core.packing import INLINE
-from gateway.core.policy import ForwardKey, Policy, QueryKey
+from gateway.core.policy import Policy
 from gateway.core.reconcile.found import Found, Names, judge
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Resend, Verdict
 from gateway.core.reconcile.request import Made, Unfillable, make_request

@@ -15,8 +15,9 @@ from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.config.source import ListNode, MapNode, Node, Scalar, Unsupported, parse_tree
 from gateway.core.dialect import DialectError, parse_dialect
+from gateway.core.dialect_model import Dialect
 from gateway.core.kinds import SectionOf, Tag
-from gateway.core.policy import Dialect, Policy
+from gateway.core.policy import Policy
 from gateway.core.setting import setting_of
 from gateway.dialects import names, text_of
 

@@ -16,8 +16,10 @@ from gateway.config.names import ADMIN, CONFIG, ROUTE, ROUTE_MAP
 from gateway.config.reader import Reader
 from gateway.config.section import Section, value_of
 from gateway.config.source import MapNode, Node, Unreadable, read_tree
+from gateway.core.dialect_model import Dialect
 from gateway.core.kinds import SectionOf
-from gateway.core.policy import Dialect, JwksFile, JwtPrincipal, Policy, PrincipalSource, Route
+from gateway.core.policy import Policy, Route
+from gateway.core.principal_source import JwksFile, JwtPrincipal, PrincipalSource
 from gateway.core.reconcile.request import names_principal
 
 T = TypeVar("T", TlsServer | None, TlsClient | None)

@@ -11,6 +11,7 @@ from gateway.config import addresses
 from gateway.config.addresses import Listener, Network, TcpListener
 from gateway.config.mistakes import Mistake
 from gateway.core import texts
+from gateway.core.common_kinds import NAME
 from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION, WRITABLE
 from gateway.core.headers import Forwarding
@@ -31,7 +32,7 @@ from gateway.core.kinds import (
     Whole,
     shorten,
 )
-from gateway.core.policy import NAME, Policy, Route
+from gateway.core.policy import Policy, Route
 from gateway.core.roles import Role
 from gateway.core.second_approval import SecondApproval
 from gateway.core.setting import Form, Key, Shape

@@ -25,22 +25,11 @@ from gateway.config.model import (
     User,
 )
 from gateway.core.cors import Cors
-from gateway.core.policy import (
-    CertificatePrincipal,
-    FingerprintPolicy,
-    ForwardAuthPrincipal,
-    Hint,
-    JwtKeys,
-    JwtPrincipal,
-    KeyPolicy,
-    KeySource,
-    KeyTarget,
-    Limits,
-    Participate,
-    Policy,
-    Route,
-    SourceForm,
-)
+from gateway.core.fingerprint_policy import FingerprintPolicy
+from gateway.core.hints import Hint
+from gateway.core.key_policy import KeyPolicy, KeySource, KeyTarget
+from gateway.core.policy import Limits, Participate, Policy, Route
+from gateway.core.principal_source import CertificatePrincipal, ForwardAuthPrincipal, JwtKeys, JwtPrincipal, SourceForm
 from gateway.core.quota import Quota
 from gateway.core.reconcile.policy import ConditionForm, Pace, ProbeForm, Reconcile, RequestForm, Rule, Webhook
 from gateway.core.rewrite import Rewrite

@@ -7,7 +7,9 @@ from typing import Any, TypeAlias
 from gateway.config import words
 from gateway.config.dialect_files import builtin_dialect
 from gateway.config.model import Config, TlsClient, TlsServer
-from gateway.core.policy import Dialect, InFlight, KeyPlace, Policy, Route
+from gateway.core.dialect_model import Dialect
+from gateway.core.key_policy import KeyPlace
+from gateway.core.policy import InFlight, Policy, Route
 from gateway.core.reconcile.policy import Cancel, Lookup, Manual, Reconcile, Webhook
 from gateway.core.redaction import redact_text
 from gateway.core.setting import Setting, declared

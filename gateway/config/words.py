@@ -2,21 +2,17 @@
 
 from typing import assert_never
 
-from gateway.core.policy import (
+from gateway.core.hints import Hint
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyPlace, QueryKey
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
-    BodyKey,
     CertificatePrincipal,
     Combine,
-    FormKey,
     ForwardAuthPrincipal,
-    HeaderKey,
     HeaderPrincipal,
-    Hint,
     JwtPrincipal,
-    KeyPlace,
-    Policy,
     PrincipalSource,
-    QueryKey,
 )
 from gateway.core.reconcile.policy import (
     Cancel,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from gateway.core import texts
+from gateway.core.common_kinds import HEADER
 from gateway.core.headers import Fields, wire_name
 from gateway.core.kinds import Choice, Duration, ListOf, SetOf, Text
 from gateway.core.model import Headers
@@ -22,7 +23,7 @@ EXPOSE = b"Access-Control-Expose-Headers"
 
 _ALLOW_ORIGIN, _FAMILY, _VARY = ALLOW_ORIGIN.lower(), b"access-control-", b"vary"
 _NAMES = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+([ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
-_HEADERS = ListOf(Text("a header name", texts.header_name, texts.HEADER_PATTERN))
+_HEADERS = ListOf(HEADER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,9 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from gateway.core.hints import HintedOutcome
 from gateway.core.model import Earlier, Fingerprint, Record, Status, StoredResponse, Tombstone
-from gateway.core.policy import HintedOutcome, InFlight, OnExpired, Policy
+from gateway.core.policy import InFlight, OnExpired, Policy
 from gateway.core.transitions import CAN_EXPIRE
 from gateway.core.value import value
 

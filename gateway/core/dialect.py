@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 from gateway.core.dialect_file import DialectError, DialectMistake, parse_dialect
+from gateway.core.dialect_model import Dialect, Replay, Situation, Template
 from gateway.core.dialect_template import OF_RECORD, STORED, named_in, placeholders, render, render_headers
 from gateway.core.model import Headers
 from gateway.core.pointers import Json, compile_pointer, matches
-from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.problems import Problem
 from gateway.core.strict_json import AS_PYTHON, read
 

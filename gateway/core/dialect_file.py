@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from typing import Any
 from xml.parsers import expat
 
+from gateway.core.dialect_model import Dialect, Replay, Situation, Template
 from gateway.core.dialect_template import NUMBERS, PLACEHOLDERS, STORED, TemplateError, check, placeholders, render
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
-from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.strict_json import read
 from gateway.core.template import content_type_of, is_json, is_xml
 

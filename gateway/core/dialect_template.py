@@ -10,8 +10,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
+from gateway.core.dialect_model import Template
 from gateway.core.model import Headers
-from gateway.core.policy import Template
 from gateway.core.template import Pieces, Place, Slot, compile_body, compile_header, content_type_of, fill_anyway, slots
 
 PLACEHOLDERS: Mapping[str, str] = MappingProxyType(

@@ -30,13 +30,13 @@ from typing import NamedTuple, Protocol
 from gateway.core.canonical import canonicalise
 from gateway.core.field_names import DROPPABLE, HOST
 from gateway.core.fingerprint_head import HeadReader, head_reader
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
 from gateway.core.forms import FORM_TYPE, in_order_of_names, in_safe_order, read_form, without_named
 from gateway.core.memo import Memo
 from gateway.core.model import Fingerprint, Headers
 from gateway.core.multipart import MEDIA_TYPE as MULTIPART_TYPE
 from gateway.core.multipart import parts_reader, read_parts
 from gateway.core.pointers import Pointer, compile_pointer
-from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.routes import split_target
 from gateway.core.scope import length_prefixed
 from gateway.core.value import value

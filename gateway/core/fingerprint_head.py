@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from gateway.core.field_names import SELECTING
+from gateway.core.fingerprint_policy import FingerprintPolicy
 from gateway.core.model import Headers
-from gateway.core.policy import FingerprintPolicy
 from gateway.core.scope import length_prefixed
 
 _NOT_COUNTED = frozenset({b"charset", b"boundary"})

@@ -5,21 +5,65 @@ Fields and body are read from a complete response as the upstream sent it. A tru
 whose field lines contradict each other, is a doubt: guessing could let an operation run twice.
 """
 
+import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
+from gateway.core import texts
+from gateway.core.common_kinds import HEADER, STATUSES
 from gateway.core.headers import Fields, wire_name
+from gateway.core.kinds import Text
 from gateway.core.model import Headers
 from gateway.core.pointers import NOTHING, Json
-from gateway.core.policy import MAX_RETENTION, Hint, HintedOutcome
 from gateway.core.reconcile.found import document_of, meets
-from gateway.core.reconcile.policy import AnswerPlan
+from gateway.core.reconcile.policy import CONDITIONS, AnswerPlan, Condition
+from gateway.core.retention import MAX_RETENTION
+from gateway.core.setting import Shape
 
 RETENTION = b"idempotency-retention"
 """The field of `retention_of`, in lower case. On a route that trusts it, the client does not get the field."""
 
 LONGEST_READ = 1024 * 1024
 """Bytes. The gateway does not read a longer body, which then meets no condition."""
+
+
+class HintedOutcome(enum.StrEnum):
+    """What an upstream says of its own execution."""
+
+    COMPLETED = "completed"
+    NOT_EXECUTED = "not-executed"
+    UNKNOWN = "unknown"
+    EXISTS = "exists"
+    """What the request asks for is there already. To a repetition after a doubt: the operation was executed, by the
+    attempt before. To a first attempt: an answer like any other.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """An upstream's signal that steers the settlement of a complete response, by this route's trust.
+
+    It applies when the response has the header field (with `value`, letter case aside, unless None), its status is
+    among `statuses` (any, if empty), and its JSON body meets all of `when`. `header` None: the body alone tells.
+    `outcome` None: the field's own value names the outcome. `remove`: the client does not see the field. `answer` is of
+    EXISTS: how the operation's answer is built from the response; the plan that says nothing is the response as it
+    came.
+    """
+
+    SHAPE: ClassVar = Shape(some=("header", "when"))
+
+    header: Annotated[str | None, HEADER, "The field of the upstream's answer that tells."]
+    value: Annotated[str | None, Text("a header value", texts.field_value), "Its value, letter case aside. Default: any."] = None
+    statuses: Annotated[frozenset[int], STATUSES, "The statuses at which it counts. Empty: any."] = frozenset()
+    outcome: Annotated[HintedOutcome | None, "What it tells. Default: its own value is one of these words."] = None
+    remove: Annotated[bool, "Whether the client does not see the field."] = False
+    when: Annotated[
+        tuple[Condition, ...], CONDITIONS, "Conditions on the JSON body of the answer, up to 1 MiB, which must all be met."
+    ] = ()
+    answer: Annotated[AnswerPlan, "Of `exists`: the operation's answer. Default: what the upstream says, as it comes."] = field(
+        default_factory=AnswerPlan
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from typing import TypeAlias
 from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.forms import decode_parameter, form_pairs, is_form, may_name
 from gateway.core.headers import Fields, wire_name
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.path_interpretations import decode_escapes
 from gateway.core.pointers import NOTHING, at, split_pointer
-from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.routes import split_target
 from gateway.core.splice import JsonText
 from gateway.core.strict_json import Number

@@ -10,8 +10,9 @@ from urllib.parse import quote
 from gateway.core.forms import decode_parameter, is_form
 from gateway.core.headers import wire_name
 from gateway.core.key import field_value
+from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, QueryKey
 from gateway.core.model import Headers
-from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, Policy, QueryKey
+from gateway.core.policy import Policy
 from gateway.core.splice import JsonText
 from gateway.core.value import value
 

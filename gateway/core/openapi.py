@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from gateway.core.key_policy import HeaderKey, QueryKey
 from gateway.core.openapi_answers import Json, parameter, responses, summary, upstream_headers
 from gateway.core.path_pattern import Pattern, parse_pattern
 from gateway.core.pointers import at, split_pointer
-from gateway.core.policy import HeaderKey, Mode, Policy, QueryKey, Route
+from gateway.core.policy import Mode, Policy, Route
 from gateway.core.rewrite import upstream_pattern
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE")

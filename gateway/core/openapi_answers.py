@@ -8,21 +8,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never
 
 from gateway.core.decision import RETRY_AFTER_MAX
+from gateway.core.dialect_model import Replay, Situation, Template
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.model import Status
-from gateway.core.policy import (
-    BodyKey,
-    FormKey,
-    HeaderKey,
-    KeyMode,
-    KeyPolicy,
-    OnExpired,
-    OnStoreOutage,
-    Policy,
-    QueryKey,
-    Replay,
-    Situation,
-    Template,
-)
+from gateway.core.policy import OnExpired, OnStoreOutage, Policy
 from gateway.core.problems import Problem, Retry
 from gateway.core.quota import LIMIT_FIELD, POLICY_FIELD, Quota
 from gateway.core.status_headers import DUPLICATE, Mark

@@ -17,7 +17,9 @@ import orjson
 from gateway.core.field_names import REPLACED, TAKING_PART
 from gateway.core.forms import decode_parameter
 from gateway.core.headers import Fields
-from gateway.core.policy import HeaderKey, Policy, principal_headers
+from gateway.core.key_policy import HeaderKey
+from gateway.core.policy import Policy
+from gateway.core.principal_source import principal_headers
 from gateway.core.routes import split_target
 
 METHOD_FIELDS = (b"x-http-method-override", b"x-http-method", b"x-method-override")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from gateway.core.headers import Crossed, cross
-from gateway.core.hints import RETENTION, removed, retention_of, signal_of
+from gateway.core.hints import RETENTION, HintedOutcome, removed, retention_of, signal_of
 from gateway.core.model import Earlier, Headers, StoredResponse
-from gateway.core.policy import HintedOutcome, Policy
+from gateway.core.policy import Policy
 from gateway.core.reconcile.found import Built, Found, Names, build, document_of
 from gateway.core.reconcile.policy import AnswerPlan
 

@@ -6,8 +6,9 @@ from typing import TypeAlias, assert_never
 from gateway.core import decision as core
 from gateway.core.decision import Doubt, Label, Settlement
 from gateway.core.headers import first
+from gateway.core.hints import HintedOutcome
 from gateway.core.model import Earlier, Headers, Lease, StoredResponse
-from gateway.core.policy import HintedOutcome, Mode, Policy
+from gateway.core.policy import Mode, Policy
 from gateway.core.problems import Problem
 from gateway.engine.answers import LOOK_AGAIN, Answer, Passed, Refused
 from gateway.engine.failures import failed, status_in_doubt, unreachable

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from gateway.core.attempt_token import AttemptToken, write_token
+from gateway.core.hints import HintedOutcome
 from gateway.core.model import Headers, Lease, Status
-from gateway.core.policy import HintedOutcome
 from gateway.core.recovery_point import RecoveryPoint, field_value
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.outcome import Outcome, Response

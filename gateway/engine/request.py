@@ -6,8 +6,8 @@ from typing import Protocol
 from gateway.core.fingerprint import BodyDigest, Content
 from gateway.core.headers import Fields
 from gateway.core.key_location import Parts, put
+from gateway.core.key_policy import FormKey, HeaderKey
 from gateway.core.model import Fingerprint, RecordKey
-from gateway.core.policy import FormKey, HeaderKey
 from gateway.core.splice import JsonText
 from gateway.plan import GuardPlan
 from gateway.ports import Body, UpstreamRequest

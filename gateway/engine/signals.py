@@ -1,9 +1,9 @@
 """What an upstream's answer says of the execution, where the route trusts its word (`hints`)."""
 
 from gateway.core.hints import LONGEST_READ, reads_body
+from gateway.core.key_policy import ForwardKey
 from gateway.core.model import Earlier
 from gateway.core.packing import INLINE
-from gateway.core.policy import ForwardKey
 from gateway.core.reconcile.found import Found, Names
 from gateway.core.reconcile.policy import OWN_KEY
 from gateway.core.upstream_answer import Heard, hear

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from gateway.core.decision import Label
-from gateway.core.policy import ForwardAuthPrincipal, JwtPrincipal, Policy, Route
+from gateway.core.policy import Policy, Route
+from gateway.core.principal_source import ForwardAuthPrincipal, JwtPrincipal
 from gateway.ports import DoubtReason, NotSentReason
 
 OTHER = "other"

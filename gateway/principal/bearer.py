@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from gateway.core.policy import JwksFile, JwksUrl, JwtPrincipal, JwtSecret
+from gateway.core.principal_source import JwksFile, JwksUrl, JwtPrincipal, JwtSecret
 from gateway.ports import Clock
 from gateway.principal.credentials import AUTHORIZATION, needs, of_scheme, single
 from gateway.principal.facts import Facts, Found, PrincipalError, Unidentified

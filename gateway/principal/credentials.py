@@ -5,7 +5,7 @@ import binascii
 import re
 
 from gateway.core.headers import Fields, wire_name
-from gateway.core.policy import BasicPrincipal, CertificatePrincipal, HeaderPrincipal
+from gateway.core.principal_source import BasicPrincipal, CertificatePrincipal, HeaderPrincipal
 from gateway.principal.facts import Facts, Found, Unidentified
 from gateway.principal.parts import basic_part, certificate_part, header_part
 

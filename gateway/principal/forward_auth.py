@@ -14,7 +14,7 @@ import re
 from gateway.core.field_names import FORWARDED, FORWARDED_FAMILIES, FRAMING, HOP_BY_HOP, REPLACED
 from gateway.core.headers import wire_name
 from gateway.core.model import Headers
-from gateway.core.policy import ForwardAuthPrincipal
+from gateway.core.principal_source import ForwardAuthPrincipal
 from gateway.core.scope import length_prefixed
 from gateway.ports import Clock, DoubtReason, InDoubt, NotSent, Upstream, UpstreamRequest, UpstreamResponse
 from gateway.principal.credentials import needs, single

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from gateway.core.policy import (
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
     CertificatePrincipal,
     Combine,
     ForwardAuthPrincipal,
     HeaderPrincipal,
     JwtPrincipal,
-    Policy,
     PrincipalSource,
 )
 from gateway.ports import Clock, Upstream
@@ -58,7 +58,7 @@ class Identifier:
 
     def identify_now(self, facts: Facts, policy: Policy) -> Sequence[Part] | Unidentified:
         """The caller's parts in the policy's order, for `gateway.core.scope.scope_of`. Only for a policy without
-        `gateway.core.policy.needs_waiting`.
+        `gateway.core.principal_source.needs_waiting`.
         """
         found: list[Found] = []
         for source in policy.principal:

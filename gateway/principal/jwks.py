@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gateway.core.policy import JwksUrl
+from gateway.core.principal_source import JwksUrl
 from gateway.ports import Clock, InDoubt, NotSent, UpstreamRequest
 from gateway.principal.facts import PrincipalError
 from gateway.principal.keys import VerificationKey, read_key_set

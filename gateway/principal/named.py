@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from gateway.core.policy import (
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
     CertificatePrincipal,
     Combine,
     ForwardAuthPrincipal,
     HeaderPrincipal,
     JwtPrincipal,
-    Policy,
     PrincipalSource,
 )
 from gateway.principal.facts import Part

@@ -8,14 +8,14 @@ import json
 from typing import assert_never
 
 from gateway.core.headers import wire_name
-from gateway.core.policy import (
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
     CertificatePrincipal,
     Combine,
     ForwardAuthPrincipal,
     HeaderPrincipal,
     JwtPrincipal,
-    Policy,
     PrincipalSource,
 )
 from gateway.core.scope import NO_PRINCIPAL, length_prefixed

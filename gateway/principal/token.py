@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from gateway.core.policy import JwtPrincipal
+from gateway.core.principal_source import JwtPrincipal
 from gateway.core.strict_json import AS_PYTHON, read
 
 MAX_TOKEN = 16 * 1024

@@ -5,7 +5,8 @@ it.
 from collections.abc import Sequence
 
 from gateway.core.headers import Fields, wire_name
-from gateway.core.policy import HeaderPrincipal, Policy
+from gateway.core.policy import Policy
+from gateway.core.principal_source import HeaderPrincipal
 from gateway.core.reconcile.capture import MAX_LENGTH, keepable
 from gateway.principal.facts import Part
 

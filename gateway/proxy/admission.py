@@ -6,8 +6,9 @@ from typing import assert_never
 from gateway.core.decision import Label
 from gateway.core.headers import Fields, wire_name
 from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyPolicy, QueryKey
 from gateway.core.overrides import fold
-from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPolicy, Policy, QueryKey
+from gateway.core.policy import Policy
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing
 from gateway.core.splice import JsonText

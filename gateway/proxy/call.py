@@ -11,8 +11,9 @@ from gateway.core.headers import Fields, Hop, to_upstream, uncoded
 from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.key import Key
 from gateway.core.key_location import Parts
+from gateway.core.key_policy import ForwardKey
 from gateway.core.model import Fingerprint, RecordKey
-from gateway.core.policy import ForwardKey, Policy
+from gateway.core.policy import Policy
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
 from gateway.core.routes import Match, split_target

@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 from gateway.core.decision import Label
 from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.key import KeyMissing, find_key, find_key_in
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, QueryKey
 from gateway.core.overrides import Overrides, may_ask_in_body, methods_asked, methods_asked_in, nothing_misleads
-from gateway.core.policy import BodyKey, FormKey, HeaderKey, Mode, Policy, QueryKey, Route
+from gateway.core.policy import Mode, Policy, Route
 from gateway.core.problems import Problem
 from gateway.core.routes import Match, Matched, NoRoute, RefusedTarget
 from gateway.engine.answers import Refused, Reply

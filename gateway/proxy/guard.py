@@ -9,9 +9,10 @@ from typing import TypeAlias, assert_never
 from gateway.core.accepted import LONGEST_WAIT, preference_of, wants_acceptance
 from gateway.core.decision import Label
 from gateway.core.key import Key
+from gateway.core.key_policy import FormKey
 from gateway.core.model import RecordKey
 from gateway.core.packing import INLINE
-from gateway.core.policy import Execution, FormKey
+from gateway.core.policy import Execution
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, key_digest, scope_of
 from gateway.core.splice import JsonText

@@ -9,8 +9,9 @@ from gateway.core.cors import Preflight, answer_preflight, preflight_of
 from gateway.core.decision import Label
 from gateway.core.headers import to_upstream
 from gateway.core.key_location import not_named
+from gateway.core.key_policy import ForwardKey, HeaderKey
 from gateway.core.model import Headers
-from gateway.core.policy import ForwardKey, HeaderKey, Policy, Route
+from gateway.core.policy import Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
 from gateway.core.trace_context import carry, trace_id_of

@@ -7,8 +7,9 @@ from gateway.core.client_address import Network, trusted
 from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION
 from gateway.core.headers import Forwarding
+from gateway.core.key_policy import QueryKey
 from gateway.core.memo import Memo
-from gateway.core.policy import QueryKey, Route
+from gateway.core.policy import Route
 from gateway.core.reach import Servers
 from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
 from gateway.core.trace_context import Sampling

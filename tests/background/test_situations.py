@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from gateway.background.reconciler import GRACE, ORPHANED, ORPHANS_FIRST
+from gateway.core.hints import Hint, HintedOutcome
+from gateway.core.key_policy import ForwardKey
 from gateway.core.model import Lease, Status
-from gateway.core.policy import ForwardKey, Hint, HintedOutcome, Limits, OnUnknown, Route
+from gateway.core.policy import Limits, OnUnknown, Route
 from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Lookup, RequestTemplate, Rule, Verdict
 from gateway.core.reconcile.policy import Test as Is
 from gateway.devtools.embedded.launch import free_port

@@ -6,7 +6,9 @@ import pytest
 
 from gateway.config import dialect_table, settings_table
 from gateway.config.dialect_files import builtin_dialect
-from gateway.core.policy import Dialect, HeaderKey, KeyMode, Policy, QueryKey, Replay, Situation, Template
+from gateway.core.dialect_model import Dialect, Replay, Situation, Template
+from gateway.core.key_policy import HeaderKey, KeyMode, QueryKey
+from gateway.core.policy import Policy
 from gateway.dialects import names
 from tests.config.support import HEAD, ROUTES, mistakes, read
 

@@ -14,22 +14,13 @@ from gateway.config.model import TlsClient, TlsServer
 from gateway.config.reader import Reader
 from gateway.config.source import MapNode, compose
 from gateway.core.decision import Complete, Responded, settle
+from gateway.core.dialect_model import Situation
+from gateway.core.fingerprint_policy import BodyMode
 from gateway.core.headers import Forwarding
+from gateway.core.key_policy import BodyKey, ForwardKey, HeaderKey
 from gateway.core.kinds import DialectName, Kind, ListOf, MapOf, SectionOf
-from gateway.core.policy import (
-    BodyKey,
-    BodyMode,
-    Combine,
-    Execution,
-    ForwardKey,
-    HeaderKey,
-    HeaderPrincipal,
-    Mode,
-    OnUnknown,
-    Policy,
-    PrincipalSource,
-    Situation,
-)
+from gateway.core.policy import Execution, Mode, OnUnknown, Policy
+from gateway.core.principal_source import Combine, HeaderPrincipal, PrincipalSource
 from gateway.core.reconcile.policy import Lookup, Probe, Reconcile, RequestForm, Webhook
 from gateway.core.setting import settings_of
 from gateway.devtools.dev.route_map import sample_map

@@ -20,21 +20,11 @@ from gateway.config import (
     UpstreamTimeouts,
     load,
 )
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
 from gateway.core.headers import Forwarding
-from gateway.core.policy import (
-    BodyMode,
-    FingerprintPolicy,
-    ForwardKey,
-    HeaderKey,
-    HeaderPrincipal,
-    InFlight,
-    KeyMode,
-    KeyPolicy,
-    Limits,
-    OnStoreOutage,
-    Policy,
-    Route,
-)
+from gateway.core.key_policy import ForwardKey, HeaderKey, KeyMode, KeyPolicy
+from gateway.core.policy import InFlight, Limits, OnStoreOutage, Policy, Route
+from gateway.core.principal_source import HeaderPrincipal
 from tests.config.support import HEAD, ROUTES, mistakes, read, write
 
 LEAST = """\

@@ -5,23 +5,10 @@ from pathlib import Path
 import pytest
 
 from gateway.config import route_table
-from gateway.core.policy import (
-    BodyKey,
-    BodyMode,
-    Expired,
-    FingerprintPolicy,
-    FormKey,
-    ForwardKey,
-    HeaderKey,
-    Hint,
-    HintedOutcome,
-    KeyPlace,
-    KeyPolicy,
-    Mode,
-    OnExpired,
-    Policy,
-    QueryKey,
-)
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
+from gateway.core.hints import Hint, HintedOutcome
+from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, KeyPolicy, QueryKey
+from gateway.core.policy import Expired, Mode, OnExpired, Policy
 from tests.config.support import HEAD, ROUTES, mistakes, read
 
 BASE = HEAD + ROUTES

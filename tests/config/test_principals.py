@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import redact
-from gateway.core.policy import (
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
     CertificatePrincipal,
     Combine,
@@ -19,7 +20,6 @@ from gateway.core.policy import (
     JwksUrl,
     JwtPrincipal,
     JwtSecret,
-    Policy,
 )
 from gateway.core.signing import PUBLIC_KEY, SECRET_BYTES
 from gateway.core.texts import jwks_url

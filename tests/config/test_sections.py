@@ -10,8 +10,8 @@ from gateway.config.names import KEY, KEY_SOURCE
 from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.config.source import compose
+from gateway.core.key_policy import KeyPolicy
 from gateway.core.kinds import SectionOf
-from gateway.core.policy import KeyPolicy
 from gateway.core.setting import settings_of
 
 _PLACES = st.sampled_from(["", "header: A", "query: b", "json_pointer: /c", "form: d"])

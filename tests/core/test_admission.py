@@ -5,8 +5,10 @@ import pytest
 from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.key import Key, find_key
+from gateway.core.key_policy import HeaderKey, KeyPolicy
 from gateway.core.model import Headers, RecordKey
-from gateway.core.policy import HeaderKey, HeaderPrincipal, KeyPolicy, Limits, Policy
+from gateway.core.policy import Limits, Policy
+from gateway.core.principal_source import HeaderPrincipal
 from gateway.core.problems import Problem
 from gateway.core.scope import PrincipalMissing, Scope, find_scope
 from gateway.engine.answers import Refused, Reply

@@ -29,8 +29,9 @@ from gateway.core.decision import (
     settle,
     settlement_name,
 )
+from gateway.core.hints import HintedOutcome
 from gateway.core.model import Earlier, Fingerprint, Record, Status
-from gateway.core.policy import HintedOutcome, OnExpired, Policy
+from gateway.core.policy import OnExpired, Policy
 from gateway.ports import DoubtReason, NotSentReason
 from tests.core.records import FINGERPRINT, OTHERS, RESPONSE, record
 

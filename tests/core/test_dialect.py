@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.dialect import answer_to, conflict_answer, mark_first, mark_replay, render
+from gateway.core.dialect_model import Dialect, Replay, Situation, Template
 from gateway.core.dialect_template import TemplateError, check, placeholders, render_headers
-from gateway.core.policy import Dialect, Replay, Situation, Template
 from gateway.core.problems import Problem
 from gateway.core.template import MAX_VALUE, is_json, is_xml
 

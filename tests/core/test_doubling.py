@@ -19,16 +19,18 @@ from gateway.core.canonical import canonicalise
 from gateway.core.client_address import client_address
 from gateway.core.fingerprint import Content, make_fingerprinter
 from gateway.core.fingerprint_head import counted_parameters
+from gateway.core.fingerprint_policy import FingerprintPolicy
 from gateway.core.forms import read_form, without_named
 from gateway.core.forwarded import closes_quotes, read_for
 from gateway.core.headers import Fields, Forwarding, Hop, to_upstream
 from gateway.core.host import asked_for
 from gateway.core.key import find_key, find_key_in, find_key_in_body, find_key_in_form
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.model import Headers
 from gateway.core.multipart import PartsReader, parameters, read_parts
 from gateway.core.overrides import make_overrides, methods_asked, methods_asked_in
 from gateway.core.pointers import compile_pointer
-from gateway.core.policy import BodyKey, FingerprintPolicy, FormKey, HeaderKey, KeyMode, KeyPolicy, Policy, QueryKey, Route
+from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.found import document_of
 from gateway.core.recovery_point import read_point

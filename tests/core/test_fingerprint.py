@@ -28,9 +28,9 @@ from gateway.core.fingerprint import (
     policy_text,
 )
 from gateway.core.fingerprint_head import head_reader
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
 from gateway.core.forms import FORM_TYPE, without_named
 from gateway.core.model import Headers
-from gateway.core.policy import BodyMode, FingerprintPolicy
 from gateway.core.routes import split_target
 from gateway.core.scope import length_prefixed
 from tests.core.vectors import load, octets

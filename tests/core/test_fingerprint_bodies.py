@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.core.fingerprint import LARGE_BODY, VERSION, BodyDigest, Content, digest_body, make_fingerprinter
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
 from gateway.core.forms import FORM_TYPE, read_form
 from gateway.core.model import Headers
-from gateway.core.policy import BodyMode, FingerprintPolicy
 from tests.core.jsons import json_texts, scrambled, values
 
 AUTO = FingerprintPolicy()

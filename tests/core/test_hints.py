@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.hints import LONGEST_READ, reads_body, removed, retention_of, signal_of
+from gateway.core.hints import LONGEST_READ, Hint, HintedOutcome, reads_body, removed, retention_of, signal_of
 from gateway.core.model import Headers
-from gateway.core.policy import MAX_RETENTION, Hint, HintedOutcome
 from gateway.core.reconcile.policy import Condition
 from gateway.core.reconcile.policy import Test as By
+from gateway.core.retention import MAX_RETENTION
 
 DONE, NOT, UNKNOWN = HintedOutcome.COMPLETED, HintedOutcome.NOT_EXECUTED, HintedOutcome.UNKNOWN
 SHOULD_RETRY = Hint("Stripe-Should-Retry", "true", outcome=NOT)

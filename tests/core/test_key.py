@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, find_key, key_finder, parse_key
+from gateway.core.key_policy import HeaderKey, KeyMode, KeyPolicy
 from gateway.core.model import Headers
-from gateway.core.policy import HeaderKey, KeyMode, KeyPolicy
 from tests.core.structured import string_item
 
 UUID = "8e03978e-40d5-43dd-bc93-6894a57f9324"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyMissing, find_key, find_key_in, find_key_in_body, find_key_in_form
 from gateway.core.key_location import Parts, carry, in_headers, in_target, not_named, put, take
+from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyMode, KeyPlace, KeyPolicy, QueryKey
 from gateway.core.model import Headers
-from gateway.core.policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyMode, KeyPlace, KeyPolicy, Policy, QueryKey
+from gateway.core.policy import Policy
 
 HEADER, QUERY, BODY = HeaderKey("Idempotency-Key"), QueryKey("request_id"), BodyKey("/idempotency_key")
 PLACES: list[KeyPlace] = [HEADER, QUERY, BODY]

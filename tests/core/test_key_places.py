@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gateway.core.fingerprint import LARGE_BODY
 from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyFound, KeyInvalid, KeyMissing, field_value, find_key, find_key_in, find_key_in_body, find_key_in_form
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.model import Headers
-from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from tests.core.jsons import texts, values
 
 QUERY, BODY = KeyPolicy(QueryKey("request_id")), KeyPolicy(BodyKey("/idempotency_key"))

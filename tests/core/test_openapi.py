@@ -10,26 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision import RETRY_AFTER_MAX
+from gateway.core.dialect_model import Dialect, Replay, Situation, Template
+from gateway.core.key_policy import BodyKey, HeaderKey, KeyMode, KeyPolicy, QueryKey
 from gateway.core.openapi import METHODS, UNPLACED, Behind, overlay
-from gateway.core.policy import (
-    BodyKey,
-    Dialect,
-    Execution,
-    HeaderKey,
-    HeaderPrincipal,
-    InFlight,
-    KeyMode,
-    KeyPolicy,
-    Mode,
-    OnExpired,
-    OnStoreOutage,
-    Policy,
-    QueryKey,
-    Replay,
-    Route,
-    Situation,
-    Template,
-)
+from gateway.core.policy import Execution, InFlight, Mode, OnExpired, OnStoreOutage, Policy, Route
+from gateway.core.principal_source import HeaderPrincipal
 from gateway.core.problems import Problem
 from gateway.core.quota import NewKeys, Quota
 from gateway.core.rewrite import Rewrite

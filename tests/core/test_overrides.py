@@ -16,7 +16,8 @@ from gateway.core.overrides import (
     methods_asked_in,
     nothing_misleads,
 )
-from gateway.core.policy import HeaderPrincipal, Participate, Policy
+from gateway.core.policy import Participate, Policy
+from gateway.core.principal_source import HeaderPrincipal
 
 POLICY = Policy("pay", (HeaderPrincipal("X-Account-Id"),))
 OVERRIDES = make_overrides([POLICY])

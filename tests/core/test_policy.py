@@ -1,19 +1,8 @@
 """The defaults of a guarded route are a contract: operators rely on what they did not write."""
 
-from gateway.core.policy import (
-    BodyMode,
-    FingerprintPolicy,
-    ForwardKey,
-    HeaderKey,
-    InFlight,
-    KeyMode,
-    KeyPolicy,
-    Limits,
-    OnExpired,
-    OnStoreOutage,
-    Policy,
-    Route,
-)
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
+from gateway.core.key_policy import ForwardKey, HeaderKey, KeyMode, KeyPolicy
+from gateway.core.policy import InFlight, Limits, OnExpired, OnStoreOutage, Policy, Route
 
 
 def test_defaults() -> None:

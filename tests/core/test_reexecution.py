@@ -22,8 +22,9 @@ from gateway.core.decision import (
     proves_execution,
     settle,
 )
+from gateway.core.hints import Hint, HintedOutcome
 from gateway.core.model import Earlier, Status
-from gateway.core.policy import Hint, HintedOutcome, OnUnknown, Policy
+from gateway.core.policy import OnUnknown, Policy
 from tests.core.records import FINGERPRINT, OTHERS, record
 
 RECONCILE = Policy("charges", ())

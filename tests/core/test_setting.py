@@ -16,8 +16,8 @@ from gateway.config.model import Config
 from gateway.config.reader import Reader
 from gateway.config.section import Section
 from gateway.config.source import compose
+from gateway.core.hints import Hint
 from gateway.core.kinds import Choice, DialectName, Duration, Inline, ListOf, MapOf, ScalarKind, SectionOf, SetOf, Size, Text, Whole
-from gateway.core.policy import Hint
 from gateway.core.setting import Form, Key, Setting, Shape, names, setting_of, settings_of
 from gateway.core.units import format_duration, format_size
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from gateway.core.cors import expose
 from gateway.core.decision import Label
+from gateway.core.dialect_model import Dialect
+from gateway.core.key_policy import BodyKey, HeaderKey, KeyPolicy
 from gateway.core.model import Headers
-from gateway.core.policy import BodyKey, Dialect, HeaderKey, KeyPolicy, Policy
+from gateway.core.policy import Policy
 from gateway.core.status_headers import MARKS, Mark, expires, exposed, mark
 
 STATUSES = {

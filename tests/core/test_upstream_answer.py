@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, OURS, PER_EXCHANGE
+from gateway.core.hints import Hint
 from gateway.core.model import Headers
-from gateway.core.policy import Expired, Hint, OnExpired, Policy
+from gateway.core.policy import Expired, OnExpired, Policy
 from gateway.core.reconcile.found import Built
 from gateway.core.upstream_answer import answer_fields, built, kept_for, phrase, removed_fields
 from gateway.ports import Retention

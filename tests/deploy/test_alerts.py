@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from gateway.core.decision import Label
-from gateway.core.policy import Execution, ForwardAuthPrincipal, Policy, Route
+from gateway.core.policy import Execution, Policy, Route
+from gateway.core.principal_source import ForwardAuthPrincipal
 from gateway.core.reconcile.policy import StripeSignature, Webhook
 from gateway.observe import sets
 from gateway.observe.metrics import Families

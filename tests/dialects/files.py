@@ -9,7 +9,8 @@ import yaml
 from gateway import dialects
 from gateway.config.load import load
 from gateway.core.dialect import parse_dialect
-from gateway.core.policy import Dialect, Policy
+from gateway.core.dialect_model import Dialect
+from gateway.core.policy import Policy
 
 NAMES = dialects.names()
 

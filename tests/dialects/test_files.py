@@ -8,8 +8,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gateway.core.dialect import parse_dialect, render
+from gateway.core.dialect_model import Replay, Situation, Template
 from gateway.core.dialect_template import NUMBERS, PLACEHOLDERS
-from gateway.core.policy import Policy, Replay, Situation, Template
+from gateway.core.policy import Policy
 from gateway.core.template import content_type_of, is_json, is_xml
 from gateway.dialects import text_of
 from tests.dialects.files import NAMES, defaults, dialect, policy, tree

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gateway.core.dialect import DialectError, parse_dialect
-from gateway.core.policy import Dialect, Replay, Situation, Template
+from gateway.core.dialect_model import Dialect, Replay, Situation, Template
 
 HEAD = "name: house\nabout: Our house style.\n"
 

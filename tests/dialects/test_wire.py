@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 import pytest
 import pytest_asyncio
 
-from gateway.core.policy import Replay, Situation, Template
+from gateway.core.dialect_model import Replay, Situation, Template
 from gateway.core.problems import Problem
 from tests.dialects.files import NAMES, dialect
 from tests.dialects.stage import Stage, fresh_key, request, staged

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from gateway.core.decision import Label
 from gateway.core.fingerprint import make_fingerprinter
+from gateway.core.fingerprint_policy import FingerprintPolicy
 from gateway.core.model import Intent, Record, RecordKey, StoredResponse, Terms
-from gateway.core.policy import FingerprintPolicy, OnStoreOutage, Policy
+from gateway.core.policy import OnStoreOutage, Policy
 from gateway.engine.answers import Passed, Refused, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine

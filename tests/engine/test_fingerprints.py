@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.fingerprint import VERSION, VERSIONS, Content, make_fingerprinter, policy_digest, policy_text
+from gateway.core.fingerprint_policy import BodyMode, FingerprintPolicy
 from gateway.core.model import Fingerprint
-from gateway.core.policy import BodyMode, FingerprintPolicy, Policy
+from gateway.core.policy import Policy
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
 from gateway.ports import StoreUnavailable
 from tests.support.requests import plan_of

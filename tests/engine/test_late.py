@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.hints import Hint, HintedOutcome
 from gateway.core.model import Lease, Status, StoredResponse
-from gateway.core.policy import Hint, HintedOutcome, Policy
+from gateway.core.policy import Policy
 from gateway.core.reconcile.policy import Cancel, Reconcile, RequestTemplate
 from gateway.engine.answers import Reply
 from gateway.ports import NotSent, NotSentReason, Retention, StoreUnavailable, Transition

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.decision import Label
-from gateway.core.hints import LONGEST_READ
+from gateway.core.hints import LONGEST_READ, Hint, HintedOutcome
 from gateway.core.model import Lease, Status
-from gateway.core.policy import Hint, HintedOutcome, OnUnknown
+from gateway.core.policy import OnUnknown
 from gateway.core.reconcile.policy import AnswerPlan, Condition
 from gateway.engine.answers import Passed, Refused
 from gateway.engine.attempt import ATTEMPT

@@ -4,7 +4,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.observing import Exchange
 from gateway.core.decision import Label
-from gateway.core.policy import HeaderPrincipal, Policy, Route
+from gateway.core.policy import Policy, Route
+from gateway.core.principal_source import HeaderPrincipal
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.policy import BasicPrincipal, CertificatePrincipal, HeaderPrincipal
+from gateway.core.principal_source import BasicPrincipal, CertificatePrincipal, HeaderPrincipal
 from gateway.principal import Facts, Unidentified
 from gateway.principal.credentials import find_basic, find_certificate, find_header, of_scheme
 from gateway.principal.parts import basic_part

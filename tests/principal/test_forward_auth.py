@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gateway.core.headers import Fields
-from gateway.core.policy import ForwardAuthPrincipal, Policy
+from gateway.core.policy import Policy
+from gateway.core.principal_source import ForwardAuthPrincipal
 from gateway.ports import Upstream
 from gateway.principal import Facts, Identifier, Part, PrincipalError, Unidentified, forward_auth
 from gateway.principal.forward_auth import MAX_REMEMBERED, MAX_VALUE

@@ -5,7 +5,8 @@ import itertools
 
 import pytest
 
-from gateway.core.policy import (
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
     CertificatePrincipal,
     Combine,
@@ -15,7 +16,6 @@ from gateway.core.policy import (
     JwksUrl,
     JwtPrincipal,
     JwtSecret,
-    Policy,
     PrincipalSource,
     needs_waiting,
 )

@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 import trustme
 
-from gateway.core.policy import Combine, JwksUrl, JwtPrincipal, Policy
+from gateway.core.policy import Policy
+from gateway.core.principal_source import Combine, JwksUrl, JwtPrincipal
 from gateway.principal import Facts, Identifier, Part, PrincipalError, Unidentified
 from gateway.principal.jwks import MAX_SET, RETRY, SEARCH
 from tests.principal.servers import Answering, TurnedClock, response

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.policy import BasicPrincipal, Combine, HeaderPrincipal, Policy
+from gateway.core.policy import Policy
+from gateway.core.principal_source import BasicPrincipal, Combine, HeaderPrincipal
 from gateway.core.scope import scope_of
 from gateway.principal.named import parts_named
 from gateway.principal.parts import basic_part, header_part

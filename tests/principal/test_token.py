@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.policy import JwtPrincipal, JwtSecret
+from gateway.core.principal_source import JwtPrincipal, JwtSecret
 from gateway.core.strict_json import AS_PYTHON, read
 from gateway.principal.token import MAX_TOKEN, claim_at, find_fault, read_token
 from tests.principal.tokens import compact, segment

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from gateway.core.policy import Combine, HeaderPrincipal, JwksFile, JwksUrl, JwtPrincipal, JwtSecret, Policy, needs_waiting
+from gateway.core.policy import Policy
+from gateway.core.principal_source import Combine, HeaderPrincipal, JwksFile, JwksUrl, JwtPrincipal, JwtSecret, needs_waiting
 from gateway.core.scope import scope_of
 from gateway.principal import Facts, Identifier, PrincipalError, Unidentified
 from gateway.runtime.system import SystemClock
@@ -282,7 +283,8 @@ WITHOUT = """
 import sys
 import time
 sys.modules["jwt"] = None
-from gateway.core.policy import *
+from gateway.core.policy import Policy
+from gateway.core.principal_source import HeaderPrincipal, JwtPrincipal, JwtSecret
 from gateway.principal import Identifier, PrincipalError
 from gateway.runtime.system import SystemClock
 Identifier([Policy("a", (HeaderPrincipal("X"),))], {}, SystemClock())

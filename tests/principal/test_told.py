@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.core.headers import Fields
-from gateway.core.policy import BasicPrincipal, ForwardAuthPrincipal, HeaderPrincipal, Policy
+from gateway.core.policy import Policy
+from gateway.core.principal_source import BasicPrincipal, ForwardAuthPrincipal, HeaderPrincipal
 from gateway.principal import told_by_fields, told_value
 from gateway.principal.facts import Part
 from gateway.principal.parts import forward_auth_part, header_part, jwt_part

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from gateway.core.cors import Cors
 from gateway.core.decision import Label
+from gateway.core.dialect_model import Dialect, Replay
 from gateway.core.dialect_template import PLACEHOLDERS
 from gateway.core.headers import Fields
 from gateway.core.model import Fingerprint, Record, RecordKey, Status
-from gateway.core.policy import Dialect, Policy, Replay, Route
+from gateway.core.policy import Policy, Route
 from gateway.engine.answers import Replayed, Reply
 from gateway.http.problem import ProblemWriter
 from gateway.http.request_body import NO_BODY

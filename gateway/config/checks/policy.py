@@ -9,22 +9,10 @@ from gateway.config.names import CONDITION, CONFIG, FINGERPRINT, HINT, KEY, KEY_
 from gateway.config.section import Section, value_of
 from gateway.core.field_names import FRAMING, HOP_BY_HOP
 from gateway.core.fingerprint import LARGE_BODY, VERSION
-from gateway.core.policy import (
-    LEASE_MARGIN,
-    BodyKey,
-    BodyMode,
-    Expired,
-    FormKey,
-    ForwardKey,
-    HeaderKey,
-    HintedOutcome,
-    InFlight,
-    KeyPlace,
-    Mode,
-    OnExpired,
-    Policy,
-    QueryKey,
-)
+from gateway.core.fingerprint_policy import BodyMode
+from gateway.core.hints import HintedOutcome
+from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPlace, QueryKey
+from gateway.core.policy import LEASE_MARGIN, Expired, InFlight, Mode, OnExpired, Policy
 from gateway.core.reconcile.request import check_plan
 from gateway.core.setting import setting_of
 from gateway.core.units import format_duration

@@ -12,7 +12,8 @@ from gateway.config.mistakes import Place
 from gateway.config.names import CERTIFICATE, CONFIG, FORWARD_AUTH, JWT, JWT_KEYS, POLICY, SOURCE, TLS_SERVER
 from gateway.config.section import Section
 from gateway.core.field_names import FRAMING, HOP_BY_HOP, REPLACED
-from gateway.core.policy import (
+from gateway.core.policy import Policy
+from gateway.core.principal_source import (
     BasicPrincipal,
     CertificatePrincipal,
     Combine,
@@ -22,7 +23,6 @@ from gateway.core.policy import (
     JwksUrl,
     JwtPrincipal,
     JwtSecret,
-    Policy,
     PrincipalSource,
 )
 from gateway.core.signing import SECRET_BYTES

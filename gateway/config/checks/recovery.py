@@ -28,7 +28,8 @@ from gateway.config.names import (
     WEBHOOK,
 )
 from gateway.config.section import Section
-from gateway.core.policy import ForwardKey, Mode, OnUnknown, Policy
+from gateway.core.key_policy import ForwardKey
+from gateway.core.policy import Mode, OnUnknown, Policy
 from gateway.core.reconcile.placeholders import PRINCIPAL
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Manual, Pace, RequestTemplate, Resend, Test, Verdict
 from gateway.core.reconcile.request import binds_caller, check_template, placeholders_of

@@ -8,7 +8,9 @@ from gateway.config.checks.common import Findings
 from gateway.config.mistakes import Place
 from gateway.config.names import CONDITION, POLICY, PROBE, RULE, WEBHOOK
 from gateway.config.section import Section
-from gateway.core.policy import BasicPrincipal, ForwardKey, HeaderPrincipal, Policy, PrincipalSource
+from gateway.core.key_policy import ForwardKey
+from gateway.core.policy import Policy
+from gateway.core.principal_source import BasicPrincipal, HeaderPrincipal, PrincipalSource
 from gateway.core.reconcile.placeholders import CAPTURED, PRINCIPAL, REQUEST_ID
 from gateway.core.reconcile.policy import OWN_KEY, Cancel, Lookup, Rule, Test, Verdict
 from gateway.core.reconcile.request import binds_caller, check_plan, placeholders_of

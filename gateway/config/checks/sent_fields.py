@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.names import ANSWER_FIELDS, POLICY, ROUTE, SENT_FIELDS
-from gateway.core.policy import HeaderKey, Policy
+from gateway.core.key_policy import HeaderKey
+from gateway.core.policy import Policy
 
 
 def check_sent_fields(routes: Sequence[ResolvedRoute]) -> Findings:

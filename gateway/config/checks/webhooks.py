@@ -7,9 +7,10 @@ from gateway.config.checks.recovery import NEVER_SEEN, captured_names, require_t
 from gateway.config.checks.rules import check_rules
 from gateway.config.names import CONFIG, POLICY, RECONCILE, ROUTE, WEBHOOK
 from gateway.config.section import Section
+from gateway.core.key_policy import ForwardKey
 from gateway.core.kinds import did_you_mean
 from gateway.core.path_pattern import parse_pattern, path_segments
-from gateway.core.policy import ForwardKey, Policy, Route
+from gateway.core.policy import Policy, Route
 from gateway.core.reconcile.policy import OWN_KEY, PlainSignature, StandardSignature, Verdict, Webhook
 from gateway.core.units import format_duration
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, TypeAlias
 
 from gateway.core import texts
+from gateway.core.common_kinds import HEADER, NAME
 from gateway.core.kinds import (
     Choice,
     Duration,
@@ -42,7 +43,6 @@ CONCURRENCY_MAX = 1000
 
 _POINTER = Text("a JSON pointer", texts.whole_pointer, texts.WHOLE_POINTER_PATTERN)
 _INNER_POINTER = Text("a JSON pointer", texts.inner_pointer, texts.POINTER_PATTERN)
-_HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
 _VALUE = Text("a header value", texts.header_value)
 _SECRET_VALUE = Text("a header value", texts.header_value, secret=True)
 _CALLER_BOUND = Choice.of(("rules", "upstream"))
@@ -145,7 +145,7 @@ class AnswerPlan:
     SHAPE: ClassVar = Shape(one_of=("body", "pointer"))
 
     status: Annotated[int | None, Whole(200, 599), "The answer's status. Default: that of what was found."] = None
-    headers: Annotated[tuple[tuple[str, str], ...], Named(_HEADER, _VALUE, fold=True), "Its header fields, with placeholders."] = ()
+    headers: Annotated[tuple[tuple[str, str], ...], Named(HEADER, _VALUE, fold=True), "Its header fields, with placeholders."] = ()
     body: Annotated[str | None, Text("text"), "Its body, with placeholders such as {key} and {found:/id}. Either this or `pointer`."] = None
     pointer: Annotated[str, _POINTER, "Its body is what this names in what was found, as JSON; empty: the whole."] = ""
 
@@ -203,12 +203,12 @@ class RequestForm(Form[RequestTemplate]):
     ] = None
     headers: Annotated[
         tuple[tuple[str, str], ...],
-        Named(_HEADER, _SECRET_VALUE, fold=True),
+        Named(HEADER, _SECRET_VALUE, fold=True),
         "All header fields that are sent besides Host, with placeholders.",
     ] = field(default=(), repr=False)
     headers_file: Annotated[
         tuple[tuple[str, str], ...],
-        Named(_HEADER, FromFile(_SECRET_VALUE), fold=True),
+        Named(HEADER, FromFile(_SECRET_VALUE), fold=True),
         "More of them, each with a file that holds the value.",
     ] = field(default=(), repr=False)
     body: Annotated[str | None, Text("text"), "The request's body, with placeholders, which are escaped for JSON in a JSON body."] = None
@@ -259,9 +259,7 @@ class ProbeForm(Form[Probe]):
         Choice.of(("lookup", "cancel", "resend", "manual")),
         "lookup: ask; cancel: make sure that it never happens; resend: send it again (the upstream deduplicates by key); manual: none.",
     ] = "manual"
-    upstream: Annotated[
-        str | None, Text("a name", texts.name, texts.NAME_PATTERN), "Whom to ask: a name among `upstreams`. Default: the route's own."
-    ] = None
+    upstream: Annotated[str | None, NAME, "Whom to ask: a name among `upstreams`. Default: the route's own."] = None
     request: Annotated[RequestTemplate, SectionOf(RequestForm), "What is sent by lookup and cancel."] = field(
         default_factory=lambda: RequestTemplate("", "")
     )
@@ -393,7 +391,7 @@ class PlainSignature:
     such. It holds no time: a replay of an event is known by the event's id alone.
     """
 
-    header: Annotated[str, _HEADER, "The header field that holds it."]
+    header: Annotated[str, HEADER, "The header field that holds it."]
     secrets: Annotated[tuple[bytes, ...], Inline(Secrets)] = field(repr=False)
     encoding: Annotated[str, Choice.of(("hex", "base64")), "How the digest is spelled."] = "hex"
     prefix: Annotated[str, Text("text", texts.signature_prefix), "What stands before it, as in sha256=."] = ""

@@ -28,7 +28,7 @@ from gateway.core.oidc import (
     read_metadata,
     role_of,
 )
-from gateway.core.policy import JwksUrl
+from gateway.core.principal_source import JwksUrl
 from gateway.core.roles import Role
 from gateway.core.sessions import sign, unsign
 from gateway.core.strict_json import AS_PYTHON, read

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gateway.core.policy import MAX_RETENTION
 from gateway.core.reconcile.policy import Verdict
+from gateway.core.retention import MAX_RETENTION
 from gateway.core.roles import Role
 from gateway.operate.operations.inputs import ACTOR_MAX, REASON_MAX, STATES
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from gateway.core.cors import expose
 from gateway.core.dialect import conflict_answer, mark_replay, render
+from gateway.core.dialect_model import Dialect
 from gateway.core.headers import to_client, to_store
 from gateway.core.model import Headers, StoredResponse
 from gateway.core.packing import PLAIN
-from gateway.core.policy import Dialect, Policy
+from gateway.core.policy import Policy
 from gateway.core.status_headers import EXPIRES, MARKS, STATUS, Mark, exposed
 from gateway.core.upstream_answer import phrase
 from gateway.operate.operations.inputs import Wrong

@@ -6,8 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 
 from gateway.core.model import Status
-from gateway.core.policy import MAX_RETENTION
 from gateway.core.reconcile.capture import keepable
+from gateway.core.retention import MAX_RETENTION
 from gateway.ports.reconciliation import Selection
 
 STATES = (*[status.value for status in Status], "dead_letter")

@@ -12,8 +12,9 @@ from uuid import UUID, uuid4
 
 from gateway.background.probe import Finding
 from gateway.core.model import Headers, RecordKey, Status
-from gateway.core.policy import DEFAULT_RETENTION, Policy
+from gateway.core.policy import Policy
 from gateway.core.reconcile.policy import Verdict
+from gateway.core.retention import DEFAULT_RETENTION
 from gateway.core.second_approval import SecondApproval, amount_of, needs_second
 from gateway.operate.operations.asking import Asker
 from gateway.operate.operations.bodies import answer, check_answer, preview, unpacked

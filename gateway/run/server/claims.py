@@ -10,7 +10,8 @@ from typing import assert_never
 
 from gateway.config import Config
 from gateway.core.fingerprint import policy_digest, policy_text
-from gateway.core.policy import BodyKey, FormKey, HeaderKey, KeyPlace, Policy, QueryKey, Route
+from gateway.core.key_policy import BodyKey, FormKey, HeaderKey, KeyPlace, QueryKey
+from gateway.core.policy import Policy, Route
 from gateway.core.scope import secret_check_value
 from gateway.ports import Retention
 from gateway.ports.participation import Participant

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gateway.core.headers import Fields
 from gateway.core.key import Key, KeyFound, KeyMissing, find_key, parse_key
-from gateway.core.policy import KeyMode, KeyPolicy
+from gateway.core.key_policy import KeyMode, KeyPolicy
 from tests.system.fuzz.keys import LONGEST, bare_key, lenient_key, raw_key, string_key
 from tests.system.fuzz.mutations import BYTES
 from tests.system.fuzz.profile import bounded

@@ -3,17 +3,8 @@
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from gateway.core.policy import (
-    Execution,
-    HeaderPrincipal,
-    InFlight,
-    Limits,
-    OnExpired,
-    OnStoreOutage,
-    OnUnknown,
-    Participate,
-    Policy,
-)
+from gateway.core.policy import Execution, InFlight, Limits, OnExpired, OnStoreOutage, OnUnknown, Participate, Policy
+from gateway.core.principal_source import HeaderPrincipal
 
 LEASE = 3.0
 REDIS_LEASE = 1.0

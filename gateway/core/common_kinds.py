@@ -1,0 +1,8 @@
+"""Kinds of settings that more than one subject has."""
+
+from gateway.core import texts
+from gateway.core.kinds import SetOf, Text, Whole
+
+NAME = Text("a name", texts.name, texts.NAME_PATTERN)
+HEADER = Text("a header name", texts.header_name, texts.HEADER_PATTERN)
+STATUSES = SetOf(Whole(100, 599))
