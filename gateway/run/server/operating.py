@@ -1,14 +1,21 @@
-"""The operators' service with connections of its own, for commands and for a supervisor; workers have their own."""
+"""The operators' service over a process's stores; and with connections of its own, for commands and for a supervisor."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from gateway.config import Config
+from gateway.core.model import RecordKey
+from gateway.core.policy import Policy
+from gateway.core.scope import key_digest
 from gateway.observe.tracing import harmless, tracer_of
-from gateway.operate.operations import Operator
-from gateway.run.server.assembly import make_authority, make_hot, make_operator, make_replays
+from gateway.operate.operations import Operator, Told
+from gateway.run.server.asking import UpstreamAsker
+from gateway.run.server.stores import make_authority, make_hot, make_replays
 from gateway.runtime.system import SystemClock, SystemRandomness
+from gateway.store.postgres import PostgresStore
+from gateway.store.replay_cache import ReplayCache
+from gateway.store.tiered import TieredStore
 
 
 class NotReady(Exception):
@@ -44,3 +51,36 @@ async def operating(config: Callable[[], Config], *, changes: bool = True, ready
         if link is not None:
             await link.close()
         await authority.close()
+
+
+def digest_of(config: Callable[[], Config]) -> Callable[[RecordKey], str]:
+    """What gives a key as logs show it."""
+    return lambda key: key_digest(config().digest_secret or b"", key.scope_id, key.key)
+
+
+def make_operator(
+    config: Callable[[], Config],
+    authority: PostgresStore,
+    tiered: TieredStore | None,
+    replays: ReplayCache | None,
+    told: Told | None = None,
+) -> Operator:
+    """What people may do to records, over these stores."""
+
+    def policies() -> dict[str, Policy]:
+        return {route.id: route.policy for route in config().routes if route.policy is not None}
+
+    forget = None if tiered is None else tiered.forget
+    return Operator(
+        authority.operations,
+        authority.reconciliation,
+        policies,
+        forget,
+        replays,
+        digest_of(config),
+        approvals=authority.approvals,
+        second=lambda: config().admin.second_approval,
+        seals=lambda: config().encryption.answers,
+        asker=UpstreamAsker(config, SystemClock()),
+        told=told,
+    )

@@ -28,8 +28,10 @@ from gateway.observe import logs
 from gateway.observe.tracing import MissingTracing
 from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
 from gateway.principal import PrincipalError
-from gateway.run.server.assembly import Gateway, assemble, make_limits
+from gateway.run.server.assembly import assemble
 from gateway.run.server.descriptors import affordable, raise_limit
+from gateway.run.server.edge import make_limits
+from gateway.run.server.gateway import Gateway
 from gateway.run.server.listeners import Listeners, open_listeners
 from gateway.run.server.reloading import Contexts, Reloading
 from gateway.run.server.sockets import ListenError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gateway.config import Config, ConfigErrors
 from gateway.ports import StoreUnavailable
-from gateway.run.server.assembly import Gateway, Prepared
+from gateway.run.server.gateway import Gateway, Prepared
 from gateway.tls import TlsError, reload_server_context, server_context
 
 _log = logging.getLogger(__name__)

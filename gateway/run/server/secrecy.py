@@ -11,9 +11,9 @@ from gateway.core.scope import scope_of
 from gateway.operate.operations import By
 from gateway.ports.reconciliation import Unsealable
 from gateway.principal.named import parts_named
-from gateway.run.server.assembly import make_authority, make_hot
 from gateway.run.server.claims import guarded
 from gateway.run.server.operating import NotReady
+from gateway.run.server.stores import make_authority, make_hot
 from gateway.runtime.system import SystemClock, SystemRandomness
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.reencryption import TABLES

@@ -13,8 +13,9 @@ from gateway.config import Config
 from gateway.core.conninfo import DsnError
 from gateway.core.units import format_duration
 from gateway.ports import StoreUnavailable
-from gateway.run.server.assembly import Gateway, make_authority
 from gateway.run.server.claims import participants, scope_claims
+from gateway.run.server.gateway import Gateway
+from gateway.run.server.stores import make_authority
 from gateway.store import co_commit
 from gateway.store.hosts import connect
 from gateway.store.migrate import pending
