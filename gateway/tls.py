@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from gateway.config.certificates import FileError, digest_files, load_authorities, load_pair
-from gateway.config.model import TlsClient, TlsServer
+from gateway.config.settings.tls import TlsClient, TlsServer
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _PROTOCOLS = ["http/1.1"]

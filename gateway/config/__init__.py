@@ -3,25 +3,13 @@
 from gateway.config.addresses import Listener, TcpListener, UnixListener
 from gateway.config.load import load, load_admin
 from gateway.config.mistakes import ConfigErrors, Mistake, Place
-from gateway.config.model import (
-    Admin,
-    ClientSettings,
-    Config,
-    DrainSettings,
-    MemorySettings,
-    OidcSettings,
-    PostgresSettings,
-    RedisSettings,
-    SessionSettings,
-    TlsClient,
-    TlsServer,
-    UpstreamConfig,
-    UpstreamHealth,
-    UpstreamTimeouts,
-    User,
-)
+from gateway.config.model import ClientSettings, Config, DrainSettings, MemorySettings
 from gateway.config.redact import redact
 from gateway.config.schema import json_schema
+from gateway.config.settings.admin import Admin, OidcSettings, SessionSettings, User
+from gateway.config.settings.stores import PostgresSettings, RedisSettings
+from gateway.config.settings.tls import TlsClient, TlsServer
+from gateway.config.settings.upstreams import UpstreamConfig, UpstreamHealth, UpstreamTimeouts
 from gateway.config.table import dialect_table, route_table, settings_table
 
 __all__ = [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.core.conninfo import complete, parse_dsn
+from gateway.core.kinds import Text
 from gateway.core.oidc import secure_url
 from gateway.core.redis_url import parse_redis_url
 from gateway.core.texts import socket_path
@@ -99,6 +100,10 @@ def listener(text: str) -> Listener:
     if int(port) > 65535:
         raise ValueError(f"{port} is not a port; ports go up to 65535")
     return TcpListener(_listen_host(host, port), int(port))
+
+
+ADDRESS = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", listener)
+"""The address of a listener, as a setting."""
 
 
 def optional_listener(text: str) -> Listener | None:

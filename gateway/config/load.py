@@ -11,10 +11,13 @@ from gateway.config.certificates import digest_files
 from gateway.config.checks import ResolvedRoute, find_mistakes, find_warnings
 from gateway.config.dialect_files import DialectFile, dialect_of, read_dialects
 from gateway.config.mistakes import ConfigErrors, Mistake, Place, in_order
-from gateway.config.model import Admin, Config, TlsClient, TlsServer, UpstreamConfig
+from gateway.config.model import Config
 from gateway.config.names import ADMIN, CONFIG, ROUTE, ROUTE_MAP
 from gateway.config.reader import Reader
 from gateway.config.section import Section, value_of
+from gateway.config.settings.admin import Admin
+from gateway.config.settings.tls import TlsClient, TlsServer
+from gateway.config.settings.upstreams import UpstreamConfig
 from gateway.config.source import MapNode, Node, Unreadable, read_tree
 from gateway.core.dialect_model import Dialect
 from gateway.core.kinds import SectionOf

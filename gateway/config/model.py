@@ -1,182 +1,28 @@
-"""A configuration: what the file says of everything but the routes, declared (`gateway.core.setting`) and resolved.
-Durations are seconds, sizes are bytes. What is kept out of a `repr` is a secret.
+"""A configuration: what the file says of everything but the routes, declared (`gateway.core.setting`) and resolved. The
+larger sections are in `gateway.config.settings`. Durations are seconds, sizes are bytes. What is kept out of a `repr`
+is a secret.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
-from urllib.parse import urlsplit
+from typing import Annotated
 
 from gateway.config import addresses
-from gateway.config.addresses import Listener, Network, TcpListener
+from gateway.config.addresses import ADDRESS, Listener, Network, TcpListener
 from gateway.config.mistakes import Mistake
+from gateway.config.settings.admin import Admin
+from gateway.config.settings.stores import EncryptionKeys, EncryptionSettings, PostgresSettings, RedisSettings
+from gateway.config.settings.tls import TlsServer
+from gateway.config.settings.upstreams import UpstreamConfig
 from gateway.core import texts
 from gateway.core.common_kinds import NAME
 from gateway.core.cors import Cors
 from gateway.core.fingerprint import VERSION, WRITABLE
 from gateway.core.headers import Forwarding
-from gateway.core.kinds import (
-    Choice,
-    Duration,
-    FromFile,
-    Inline,
-    ListOf,
-    LocalPath,
-    MapOf,
-    Named,
-    SectionOf,
-    SetOf,
-    Size,
-    Tag,
-    Text,
-    Whole,
-    shorten,
-)
+from gateway.core.kinds import Duration, Inline, ListOf, LocalPath, MapOf, SectionOf, Size, Text, Whole
 from gateway.core.policy import Policy, Route
-from gateway.core.roles import Role
-from gateway.core.second_approval import SecondApproval
-from gateway.core.setting import Form, Key, Shape
-from gateway.core.shards import BatchBy
-from gateway.core.user_token import DIGEST_PATTERN
 
 _EVERY_INTERFACE = TcpListener("0.0.0.0", 8080)  # noqa: S104 - a proxy serves every interface
-_LOOPBACK = TcpListener("127.0.0.1", 9464)
-_FILE = LocalPath("a file path")
-_ADDRESS = Text("an address such as 127.0.0.1:8080 or unix:/run/gateway.sock", addresses.listener)
-_TARGET = Text("a URL", texts.upstream_url, addresses.TARGET_PATTERN)
-_USER_NAME = Text("a name such as ana", addresses.user_name, addresses.USER_PATTERN)
-_TOKEN_DIGEST = Text("a digest such as sha256:…, made by `idempotency-gateway users token`", addresses.token_digest, DIGEST_PATTERN)
-_CLAIM = Text("the name of a claim")
-_GROUP = Text("the name of a group")
-_ISSUER = Text("an https URL, such as https://login.example", addresses.issuer)
-_SESSION_SECRET = Text("text of 32 characters or more", addresses.session_secret, secret=True)
-_ORIGIN = Text("scheme and host, such as https://gateway-admin.example", addresses.origin)
-_ENCRYPTION_KEY = Text("text of 32 characters or more", addresses.encryption_key, secret=True)
-
-
-@dataclass(frozen=True)
-class _TlsVersion(Choice):
-    """A version of TLS: a word that looks like a number, quoted or not."""
-
-    accepts: ClassVar[frozenset[Tag]] = frozenset({Tag.TEXT, Tag.NUMBER})
-
-    def spellings(self) -> list[object]:
-        return [*self.words, *map(float, self.words)]
-
-    def parse(self, text: str) -> str:
-        if text not in self.words:
-            raise ValueError(f'"{shorten(text)}" is not spoken here; {" and ".join(self.words)} are')
-        return text
-
-
-_TLS_VERSION = _TlsVersion({word: word for word in ("1.2", "1.3")})
-
-
-@dataclass(frozen=True, slots=True)
-class TlsServer:
-    """TLS on a listener. Paths are absolute; `key_file` is `cert_file` where one file holds both.
-
-    With `client_ca_file` every client needs a certificate from one of its authorities. `stamp` digests the files'
-    contents: settings that differ in nothing else mean a renewed certificate.
-    """
-
-    SHAPE: ClassVar = Shape(meant={"ca_file": "client_ca_file"})
-
-    cert_file: Annotated[str, _FILE, "PEM: the listener's certificate, then its issuers."]
-    key_file: Annotated[str, _FILE, "PEM: the certificate's key, without a passphrase. Default: `cert_file` holds it too."] = ""
-    client_ca_file: Annotated[str | None, _FILE, "PEM: with it every client needs a certificate from one of these authorities."] = None
-    min_version: Annotated[str, _TLS_VERSION, "The oldest TLS version that is spoken."] = "1.2"
-    stamp: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TlsClient:
-    """TLS toward an upstream. Paths are absolute; `cert_file` and `key_file` are both given or both None, and may be
-    one file.
-
-    Without `ca_file` the system's authorities count; without `server_name` the target's own host is asked for and
-    verified. `stamp` is as in `TlsServer`.
-    """
-
-    SHAPE: ClassVar = Shape(meant={"client_ca_file": "ca_file"})
-
-    ca_file: Annotated[str | None, _FILE, "PEM: the authorities that are trusted. Default: the system's."] = None
-    cert_file: Annotated[str | None, _FILE, "PEM: the certificate that the gateway shows, then its issuers."] = None
-    key_file: Annotated[str | None, _FILE, "PEM: the certificate's key, without a passphrase. Default: `cert_file` holds it too."] = None
-    server_name: Annotated[
-        str | None, Text("a host name", addresses.server_name), "The name asked for (SNI) and verified. Default: the target's host."
-    ] = None
-    min_version: Annotated[str, _TLS_VERSION, "The oldest TLS version that is spoken."] = "1.2"
-    verify: Annotated[bool, "false: any certificate will do, also an attacker's."] = True
-    stamp: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """A named user of the admin listener and of the commands. The configuration knows the digest of the token alone."""
-
-    name: Annotated[str, _USER_NAME, "As the audit table names this user."]
-    role: Annotated[Role, "viewer, operator, approver or admin; each may do what those before it may."]
-    token_digest: Annotated[bytes, _TOKEN_DIGEST, "The digest of the user's token; `idempotency-gateway users token` makes both."] = field(
-        repr=False
-    )
-    subject: Annotated[str | None, Text("a `sub`", addresses.subject), "The `sub` of the same person at the provider (`oidc`)."] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
-    """Sessions of browsers. Without a `secret` the key of their cookies is made of `encryption_key`; without either, of chance."""
-
-    idle: Annotated[float, Duration("1m", "24h"), "How long a browser's session lasts without a request."] = 900.0
-    absolute: Annotated[float, Duration("1m", "7d"), "How long one lasts in any case; then its user logs in again."] = 43200.0
-    secret: Annotated[
-        bytes | None,
-        _SESSION_SECRET,
-        "The key of their cookies, the same at all gateways that one console is served by. Default: made of `encryption_key`.",
-    ] = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OidcSettings:
-    """A provider whose users may use the console: OpenID Connect's code flow, with PKCE. `roles` are pairs of group and role."""
-
-    issuer: Annotated[str, _ISSUER, "Who the provider is; its metadata is at <issuer>/.well-known/openid-configuration."]
-    client_id: Annotated[str, Text("text"), "As the provider knows the gateway."]
-    client_secret: Annotated[
-        str | None, Text("text", addresses.optional_text, secret=True), "The gateway's secret there. Without it: a public client."
-    ] = field(default=None, repr=False)
-    scopes: Annotated[tuple[str, ...], ListOf(Text("a scope")), "What is asked for beside `openid`."] = ("profile", "groups")
-    name_claim: Annotated[str, _CLAIM, "The claim by which the audit table names a user; one that users cannot change."] = (
-        "preferred_username"
-    )
-    groups_claim: Annotated[str, _CLAIM, "The claim with the user's groups."] = "groups"
-    roles: Annotated[
-        tuple[tuple[str, Role], ...], Named(_GROUP, Choice.of(Role)), "Which role each group has; the highest one counts, and none is none."
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Admin:
-    """The admin listener. Only a loopback listener may do without `token` and `users`; `tls` None means plain HTTP.
-
-    `token` is that of a user `admin` with the role admin. `url` is where browsers reach the listener, None: where they say they do.
-    """
-
-    listen: Annotated[Listener, _ADDRESS, "Where health, metrics and the admin API are served."] = _LOOPBACK
-    token: Annotated[str | None, Text("text", addresses.admin_token, secret=True), "Bearer token; required off loopback."] = field(
-        default=None, repr=False
-    )
-    tls: Annotated[TlsServer | None, "Serve HTTPS. Without it: plain HTTP."] = None
-    users: Annotated[tuple[User, ...], ListOf(SectionOf(User), unique=False), "Who may do what there, and by the commands."] = ()
-    url: Annotated[str | None, _ORIGIN, "Where browsers reach this listener, if a proxy with TLS stands before it."] = None
-    sessions: Annotated[SessionSettings, "How long browsers stay logged in."] = field(default_factory=SessionSettings)
-    oidc: Annotated[OidcSettings | None, "Users of an OpenID Connect provider; needs the `oidc` extra, and `url`."] = None
-    second_approval: Annotated[SecondApproval | None, "Which verdicts another user must confirm."] = None
-
-    @property
-    def open(self) -> bool:
-        """Whether whoever reaches the listener may do everything."""
-        return self.token is None and not self.users and self.oidc is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,42 +79,6 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSettings:
-    """The authority. `timeout` bounds one statement; `allow_unsafe` names what start would otherwise refuse in the
-    server.
-    """
-
-    dsn: Annotated[str, Text("text", addresses.postgres_dsn, secret=True), "postgresql://user:password@host:5432/db."] = field(repr=False)
-    pool_size: Annotated[int, Whole(1, 1000), "Connections of one process."] = 8
-    timeout: Annotated[float, Duration("10ms", "1m"), "For one statement, waiting for a connection included."] = 2.0
-    prepared_statements: Annotated[bool, "false behind a pooler in transaction mode."] = True
-    allow_unsafe: Annotated[
-        frozenset[str],
-        SetOf(Choice.of(("fsync_off", "synchronous_commit_off", "synchronous_commit_remote_write", "in_recovery"))),
-        "Server settings that would otherwise be refused, since they can lose a committed record.",
-    ] = frozenset()
-    require_standby: Annotated[bool, "true: refuse a server whose commits wait for no synchronous standby."] = False
-    batch_by: Annotated[BatchBy, "What the records of one statement share: nothing, their partition, or their Citus shard."] = BatchBy.ANY
-    shards: Annotated[int, Whole(2, 100_000), "How many partitions or shards `batch_by` means."] = 32
-    clock_skew: Annotated[float, Duration("0s", "500ms"), "By how much clocks of a distributed database's nodes may differ."] = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class RedisSettings:
-    """The hot path. Responses over `max_value` bytes are not cached; `replay_ttl` caps how long one is."""
-
-    url: Annotated[
-        str,
-        Text("text", addresses.redis_url, secret=True),
-        "redis://host:6379/0, redis+sentinel://, redis+cluster://; empty: Postgres alone.",
-    ] = field(default="", repr=False)
-    timeout: Annotated[float, Duration("1ms", "10s"), "For one command; then Postgres answers alone."] = 0.1
-    lease: Annotated[float, Duration("100ms", "5m"), "How long a key is marked as running; much shorter than a route's lease."] = 5.0
-    replay_ttl: Annotated[float, Duration("1s", "7d"), "How long a completed answer is kept at most."] = 900.0
-    max_value: Annotated[int, Size("64MiB"), "Answers with more bytes are not kept in Redis."] = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
 class DrainSettings:
     """`delay` is how long a stopping process goes on accepting while it is not ready; `timeout` bounds what follows."""
 
@@ -276,135 +86,12 @@ class DrainSettings:
     timeout: Annotated[float, Duration("0s", "25h"), "Then: how long running requests may take."] = 75.0
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamTimeouts:
-    """How long each step of an exchange may take. `stream_idle` bounds the silence in event streams and tunnels."""
-
-    connect: Annotated[float, Duration("1ms", "5m"), "For a connection: resolving, connecting, TLS."] = 2.0
-    first_byte: Annotated[float, Duration("1ms", "1h"), "From the request's end to the response's head."] = 30.0
-    read_idle: Annotated[float, Duration("1ms", "1h"), "Between two pieces of a response."] = 30.0
-    stream_idle: Annotated[float, Duration("1ms", "7d"), "Silence in event streams and tunnels."] = 3600.0
-    total: Annotated[float, Duration("1ms", "24h"), "For the whole exchange."] = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamHealth:
-    """A target that failed `failures` times in a row is left alone for `cooldown`; 0 means never. `circuit`: requests
-    are refused while no target can be connected to; None means if there are several.
-    """
-
-    failures: Annotated[int, Whole(0, 1000), "Failures in a row after which a target is left alone; 0: never."] = 10
-    cooldown: Annotated[float, Duration("10ms", "1h"), "How long it is left alone before one request tries it."] = 5.0
-    circuit: Annotated[bool | None, "Whether requests are refused while no target can be connected to. Default: with several targets."] = (
-        None
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Targets(Form[tuple[str, ...]]):
-    """The targets of an upstream, however the file spells them."""
-
-    url: Annotated[
-        str | None,
-        _TARGET,
-        "http(s)://host:port, with a path to stand before every path if need be, or unix:/path. Either this or `targets`.",
-    ] = None
-    targets: Annotated[
-        tuple[str, ...] | None, ListOf(_TARGET, at_least=1), "Several URLs of one API, tried in turn. Either this or `url`."
-    ] = None
-
-    def value(self) -> tuple[str, ...]:
-        return (self.url,) if self.url else self.targets or ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamConfig:
-    """One upstream API. Each of `targets` (one or more, distinct) is scheme, host, optional port and optional path, or
-    `unix:/path`, nothing else.
-
-    `max_execution` is how long after its lease lapsed a request may still be running there. `host` is `forward` (the
-    Host line as received), `target` (each target's own) or the Host line's literal value. `forwards_overrides`: it
-    knows no other path or method than the request line's, so what asks for one goes on. `tls` is None unless the
-    targets are `https://`, and may be None then too.
-    """
-
-    name: str
-    targets: Annotated[tuple[str, ...], Inline(Targets)]
-    host: Annotated[str, Text("a host name", addresses.host_line), "The Host line: forward (as received), target (its own) or a name."] = (
-        "forward"
-    )
-    forwards_overrides: Annotated[
-        bool,
-        Key("overrides"),
-        Choice({"refuse": False, "forward": True}),
-        "Fields and parameters that ask for another path or method: refuse what could lead around a guarded route, or forward all.",
-    ] = False
-    tls: Annotated[TlsClient | None, "How https:// targets are spoken to."] = None
-    health: Annotated[UpstreamHealth, "When a failing target is left alone."] = field(default_factory=UpstreamHealth)
-    timeouts: Annotated[UpstreamTimeouts, "How long each step may take."] = field(default_factory=UpstreamTimeouts)
-    max_execution: Annotated[float, Duration("0s", "7d"), "After this the upstream has surely finished or dropped a request."] = 120.0
-    keepalive: Annotated[float, Duration("0s", "1h"), "How long an idle connection is kept; less than the upstream keeps it."] = 4.0
-    max_connections: Annotated[int, Whole(1, 65535), "Connections of one process to each target."] = 256
-    slot_wait: Annotated[float, Duration("0s", "5m"), "How long a request waits while all of them are taken."] = 1.0
-
-    @property
-    def servers(self) -> frozenset[tuple[str, str]]:
-        """Its servers, each with the path in front. Two upstreams that name one server are one to whoever asks what a request reaches."""
-        return frozenset(map(_server, self.targets))
-
-    @property
-    def fronts(self) -> tuple[str, ...]:
-        """The paths that its targets put in front of every request's, without a closing slash; "" for none."""
-        return tuple(dict.fromkeys(_server(target)[1] for target in self.targets))
-
-    @property
-    def prefixed(self) -> bool:
-        """Whether some target puts a path in front of every request's."""
-        return self.fronts != ("",)
-
-
-def _server(target: str) -> tuple[str, str]:
-    if target.startswith("unix:"):
-        return target, ""
-    url = urlsplit(target)
-    port = url.port or {"http": 80, "https": 443}[url.scheme]
-    return f"{(url.hostname or '').lower()}:{port}", url.path.removesuffix("/")
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptionKeys(Form[tuple[bytes, ...]]):
-    """The first of them seals, and each of them opens."""
-
-    encryption_key: Annotated[bytes | None, _ENCRYPTION_KEY, "The secret under which requests and answers are encrypted."] = field(
-        default=None, repr=False
-    )
-    former_encryption_keys: Annotated[
-        tuple[bytes, ...],
-        ListOf(_ENCRYPTION_KEY, unique=False),
-        "Earlier ones, for what was encrypted under them: until its records are resolved.",
-    ] = field(default=(), repr=False)
-    former_encryption_key_files: Annotated[
-        tuple[bytes, ...] | None, ListOf(FromFile(_ENCRYPTION_KEY), at_least=1, unique=False), "Earlier ones, each in a file of its own."
-    ] = field(default=None, repr=False)
-
-    def value(self) -> tuple[bytes, ...]:
-        keys = (self.encryption_key, *self.former_encryption_keys, *(self.former_encryption_key_files or ()))
-        return tuple(dict.fromkeys(key for key in keys if key))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncryptionSettings:
-    """What of records is encrypted, under `encryption_key`."""
-
-    answers: Annotated[bool, "Encrypt answers, captured values and targets of new records, in Postgres and Redis alike."] = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressSettings:
     """The listener for upstreams that take part."""
 
     listen: Annotated[
-        Listener, _ADDRESS, "Where upstreams tell how far they have come, in plain HTTP. The token of the attempt is all it takes."
+        Listener, ADDRESS, "Where upstreams tell how far they have come, in plain HTTP. The token of the attempt is all it takes."
     ]
 
 
@@ -447,7 +134,7 @@ class Config:
         Text("a name", addresses.pseudonym, addresses.PSEUDONYM_PATTERN),
         "This gateway's name in Via and Proxy-Status; gateways in a chain need different ones.",
     ] = "idempotency-gateway"
-    listen: Annotated[Listener, _ADDRESS, "Where requests are taken."] = _EVERY_INTERFACE
+    listen: Annotated[Listener, ADDRESS, "Where requests are taken."] = _EVERY_INTERFACE
     webhook_listen: Annotated[
         Listener | None,
         Text("an address such as 127.0.0.1:8081 or unix:/run/webhooks.sock", addresses.optional_listener),

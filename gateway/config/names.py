@@ -2,28 +2,11 @@
 by its text.
 """
 
-from gateway.config.model import (
-    Admin,
-    ClientSettings,
-    Config,
-    DrainSettings,
-    EncryptionKeys,
-    EncryptionSettings,
-    MemorySettings,
-    OidcSettings,
-    PostgresSettings,
-    ProgressSettings,
-    RedisSettings,
-    RouteMap,
-    SessionSettings,
-    Targets,
-    TlsClient,
-    TlsServer,
-    UpstreamConfig,
-    UpstreamHealth,
-    UpstreamTimeouts,
-    User,
-)
+from gateway.config.model import ClientSettings, Config, DrainSettings, MemorySettings, ProgressSettings, RouteMap
+from gateway.config.settings.admin import Admin, OidcSettings, SessionSettings, User
+from gateway.config.settings.stores import EncryptionKeys, EncryptionSettings, PostgresSettings, RedisSettings
+from gateway.config.settings.tls import TlsClient, TlsServer
+from gateway.config.settings.upstreams import Targets, UpstreamConfig, UpstreamHealth, UpstreamTimeouts
 from gateway.core.cors import Cors
 from gateway.core.fingerprint_policy import FingerprintPolicy
 from gateway.core.hints import Hint

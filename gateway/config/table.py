@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 
 from gateway.config import words
 from gateway.config.dialect_files import builtin_dialect
-from gateway.config.model import Config, TlsClient, TlsServer
+from gateway.config.model import Config
+from gateway.config.settings.tls import TlsClient, TlsServer
 from gateway.core.dialect_model import Dialect
 from gateway.core.key_policy import KeyPlace
 from gateway.core.policy import InFlight, Policy, Route

@@ -1,5 +1,5 @@
-"""Who asks: the sources of a principal, as a route's `principal:` section says them. `gateway.principal` reads them in a
-request.
+"""Who asks: the sources of a principal, as a route's `principal:` section says them. `gateway.principal` reads them in
+a request.
 """
 
 import enum
@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, TypeAlias, assert_never
 
 from gateway.core import texts
-from gateway.core.common_kinds import HEADER, NAME
-from gateway.core.kinds import Duration, Inline, ListOf, LocalPath, OneOrMany, Text, Yes
+from gateway.core.common_kinds import FILE, HEADER, NAME
+from gateway.core.kinds import Duration, Inline, ListOf, OneOrMany, Text, Yes
 from gateway.core.setting import Form, Shape
 from gateway.core.signing import Algorithm
-
-_FILE = LocalPath("a file path")
 
 
 class Combine(enum.StrEnum):
@@ -77,7 +75,7 @@ class JwtKeys(Form[JwksFile | JwksUrl | JwtSecret]):
 
     SHAPE: ClassVar = Shape(one_of=("jwks_file", "jwks_url", "secret"), required=True)
 
-    jwks_file: Annotated[str | None, _FILE, "JSON: the issuer's public keys (RFC 7517)."] = None
+    jwks_file: Annotated[str | None, FILE, "JSON: the issuer's public keys (RFC 7517)."] = None
     jwks_url: Annotated[str | None, Text("a URL", texts.jwks_url), "Where the issuer publishes its keys."] = None
     secret: Annotated[str | None, Text("text", texts.optional, secret=True), "A secret shared with the issuer; for HS256 and its like."] = (
         field(default=None, repr=False)

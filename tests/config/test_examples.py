@@ -10,8 +10,8 @@ import trustme
 import yaml
 
 from gateway.config import Config, ConfigErrors, Place, UnixListener, load
-from gateway.config.model import TlsClient, TlsServer
 from gateway.config.reader import Reader
+from gateway.config.settings.tls import TlsClient, TlsServer
 from gateway.config.source import MapNode, compose
 from gateway.core.decision import Complete, Responded, settle
 from gateway.core.dialect_model import Situation

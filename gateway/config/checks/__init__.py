@@ -21,8 +21,8 @@ from gateway.config.checks.upstreams import check_upstreams, warn_of_upstreams
 from gateway.config.checks.users import check_users
 from gateway.config.checks.webhooks import check_webhooks, warn_of_webhooks
 from gateway.config.mistakes import Place
-from gateway.config.model import UpstreamConfig
 from gateway.config.section import Section
+from gateway.config.settings.upstreams import UpstreamConfig
 
 __all__ = ["ResolvedRoute", "find_mistakes", "find_warnings"]
 

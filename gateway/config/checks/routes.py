@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from gateway.config.checks.common import Findings, ResolvedRoute
 from gateway.config.checks.policy import identity
 from gateway.config.checks.upstreams import unknown_upstream
-from gateway.config.model import UpstreamConfig
 from gateway.config.names import CONFIG, DRAIN, POLICY, ROUTE, TIMEOUTS, UPSTREAM
 from gateway.config.section import Section
+from gateway.config.settings.upstreams import UpstreamConfig
 from gateway.core.kinds import did_you_mean
 from gateway.core.policy import Policy
 from gateway.core.units import format_duration

@@ -7,9 +7,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.addresses import Listener, UnixListener
 from gateway.config.checks.common import Findings, ResolvedRoute, check_tls, warn_of_expiry
-from gateway.config.model import Targets
 from gateway.config.names import CONFIG, HEALTH, POLICY, TARGETS, TIMEOUTS, TLS_CLIENT, UPSTREAM
 from gateway.config.section import Section
+from gateway.config.settings.upstreams import Targets
 from gateway.core.kinds import did_you_mean
 from gateway.core.units import format_duration
 

@@ -1,5 +1,5 @@
-"""From the configuration to what a request meets first: the compiled route map, the identifier of callers, and the limits of
-connections.
+"""From the configuration to what a request meets first: the compiled route map, the identifier of callers, and the
+limits of connections.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""From the configuration to one process's stores: Postgres, Redis in front of it, and what the process remembers itself."""
+"""From the configuration to one process's stores: Postgres, Redis in front of it, and what the process remembers."""
 
 from collections.abc import Awaitable, Callable
 from uuid import UUID
