@@ -18,8 +18,8 @@ from gateway.ports.reconciliation import AuditLine, Listed, Page, Selection, Sho
 
 
 class Desk:
-    """The methods of `Operator`, for one caller. All raise `Forbidden` before they do anything, and whatever `Operator` raises. The API,
-    the console and the commands reach records through this alone.
+    """The methods of `Operator` and of its `Records`, for one caller. All raise `Forbidden` before they do anything, and
+    whatever those raise. The API, the console and the commands reach records through this alone.
     """
 
     def __init__(self, operator: Operator, caller: Caller) -> None:
@@ -31,26 +31,26 @@ class Desk:
         return self._operator.seals() and not self.caller.may(Action.SEE_BODY)
 
     async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """As `Operator.select`. What is encrypted is left out for those who may see no bodies."""
+        """As `Records.select`. What is encrypted is left out for those who may see no bodies."""
         self.caller.check(Action.SEE)
-        page = await self._operator.select(selection, limit=limit, cursor=cursor)
+        page = await self._operator.records.select(selection, limit=limit, cursor=cursor)
         return replace(page, records=[_without_values(one) for one in page.records]) if self._keeps_back else page
 
     async def named(self, text: str) -> Sequence[RecordKey]:
-        """As `Operator.named`."""
+        """As `Records.named`."""
         self.caller.check(Action.SEE)
-        return await self._operator.named(text)
+        return await self._operator.records.named(text)
 
     async def show(self, key: RecordKey) -> Shown | NotFound:
-        """As `Operator.show`. What is encrypted is left out for those who may see no bodies."""
+        """As `Records.show`. What is encrypted is left out for those who may see no bodies."""
         self.caller.check(Action.SEE)
-        shown = await self._operator.show(key)
+        shown = await self._operator.records.show(key)
         return shown if isinstance(shown, NotFound) or not self._keeps_back else _without_what_is_sealed(shown)
 
     async def show_body(self, key: RecordKey, grounds: Grounds) -> Shown | NotFound:
-        """As `Operator.show_body`."""
+        """As `Records.show_body`."""
         self.caller.check(Action.SEE_BODY)
-        return await self._operator.show_body(key, self.caller.by(grounds))
+        return await self._operator.records.show_body(key, self.caller.by(grounds))
 
     async def resolve_completed(
         self,
@@ -107,9 +107,9 @@ class Desk:
         return await self._operator.requeue_all(selection, self.caller.by(grounds), limit=limit)
 
     async def by_amount(self, selection: Selection, capture: str, *, limit: int = 100) -> tuple[Sequence[Listed], bool]:
-        """As `Operator.by_amount`. The order tells of amounts: where they are encrypted, it is for those who may see bodies."""
+        """As `Records.by_amount`. The order tells of amounts: where they are encrypted, it is for those who may see bodies."""
         self.caller.check(Action.SEE_BODY if self._operator.seals() else Action.SEE)
-        return await self._operator.by_amount(selection, capture, limit=limit)
+        return await self._operator.records.by_amount(selection, capture, limit=limit)
 
     async def preview(self, key: RecordKey, *, status: int, headers: Headers = (), body: bytes = b"") -> bytes | NotFound:
         """As `Operator.preview`."""
@@ -142,19 +142,19 @@ class Desk:
         return await self._operator.reject(key, proposal_id, self.caller.by(grounds))
 
     async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
-        """As `Operator.audit`."""
+        """As `Records.audit`."""
         self.caller.check(Action.SEE)
-        return await self._operator.audit(after=after, limit=limit)
+        return await self._operator.records.audit(after=after, limit=limit)
 
     async def audit_last(self, *, after: int = 0, before: int = LINE_MAX, limit: int = 100) -> Sequence[AuditLine]:
-        """As `Operator.audit_last`."""
+        """As `Records.audit_last`."""
         self.caller.check(Action.SEE)
-        return await self._operator.audit_last(after=after, before=before, limit=limit)
+        return await self._operator.records.audit_last(after=after, before=before, limit=limit)
 
     def export(self, selection: Selection, grounds: Grounds, *, bodies: bool = False) -> AsyncIterator[Json]:
-        """As `Operator.export`."""
+        """As `Records.export`."""
         self.caller.check(Action.EXPORT_BODIES if bodies else Action.EXPORT)
-        return self._operator.export(selection, self.caller.by(grounds), bodies=bodies)
+        return self._operator.records.export(selection, self.caller.by(grounds), bodies=bodies)
 
 
 def _without_values(listed: Listed) -> Listed:

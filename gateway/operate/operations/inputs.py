@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.core.model import Status
 from gateway.core.reconcile.capture import keepable
 from gateway.core.retention import MAX_RETENTION
-from gateway.ports.reconciliation import Selection
+from gateway.ports.reconciliation import Audit, Detail, Selection
 
 STATES = (*[status.value for status in Status], "dead_letter")
 """What `Selection.state` may be."""
@@ -54,6 +54,11 @@ class By:
         if self.on_behalf_of is not None:
             _check_text("actor", self.on_behalf_of, ACTOR_MAX, "")
         _check_text("reason", self.reason, REASON_MAX, "\n\t")
+
+    def audit(self, action: str, detail: Detail | None = None) -> Audit:
+        """The line of the audit table that tells of it."""
+        for_whom = {} if self.on_behalf_of is None else {"on_behalf_of": self.on_behalf_of}
+        return Audit(self.actor, action, self.reason, {**for_whom, **(detail or {})})
 
 
 def _check_text(field: str, text: str, longest: int, allowed: str) -> None:

@@ -1,12 +1,11 @@
-"""The operator's service: reads, and changes that are one fenced transition each, with their audit line in the same
-step.
+"""The operator's service: changes that are one fenced transition each, with their audit line in the same step. What is
+only read is in `records`.
 """
 
 import datetime as dt
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -15,28 +14,25 @@ from gateway.core.model import Headers, RecordKey, Status
 from gateway.core.policy import Policy
 from gateway.core.reconcile.policy import Verdict
 from gateway.core.retention import DEFAULT_RETENTION
-from gateway.core.second_approval import SecondApproval, amount_of, needs_second
+from gateway.core.second_approval import SecondApproval, needs_second
 from gateway.operate.operations.asking import Asker
-from gateway.operate.operations.bodies import answer, check_answer, preview, unpacked
-from gateway.operate.operations.ids import parse_record_id, parse_short_id
-from gateway.operate.operations.inputs import AMOUNTS, LINE_MAX, PAGE_MAX, By, Wrong, check_limit, check_retention, check_selection
+from gateway.operate.operations.bodies import answer, check_answer, preview
+from gateway.operate.operations.inputs import PAGE_MAX, By, check_limit, check_retention
 from gateway.operate.operations.outcomes import Changed, Conflict, Done, NotFound, Proposed, TooEarly
 from gateway.operate.operations.proposals import GONE, Said, not_to_approve
+from gateway.operate.operations.records import Records
 from gateway.operate.operations.rules import Change, obstacle
-from gateway.operate.operations.views import Json, listed_json, selection_json, shown_json
 from gateway.ports import Retention, StoreUnavailable, Transition
 from gateway.ports.approvals import Proposed as Waiting
 from gateway.ports.approvals import Shared
 from gateway.ports.reconciliation import (
     VERDICT_REASONS,
     Audit,
-    AuditLine,
     Detail,
     Entry,
     Fence,
     Listed,
     Operations,
-    Page,
     Reconciliation,
     Selection,
     Shown,
@@ -45,11 +41,6 @@ from gateway.ports.reconciliation import (
 PROPOSAL_LASTS = 7 * 24 * 3600.0
 """Seconds for which a proposal waits."""
 
-PAGES_AT_ONCE = 20
-"""How many pages of the store make one of ours, at most, where matches are rare."""
-
-_NO_RECORD = RecordKey("", "")
-_FEW = (Status.UNKNOWN.value, Status.PENDING.value, Status.IN_PROGRESS.value, Status.FAILED_RETRYABLE.value)
 _SOURCE = "operator"
 
 Told = Callable[[str, str, str, float], None]
@@ -73,11 +64,11 @@ class Replays(Protocol):
 
 
 class Operator:
-    """People's reads and changes. All raise `StoreUnavailable`; wrong input raises `Wrong`, whatever the record is.
+    """People's changes, and their reads (`records`). All raise `StoreUnavailable`; wrong input raises `Wrong`, whatever the record is.
 
     A change whose `StoreUnavailable` says `may_have_landed` is to be looked up: sent again, it answers `Conflict` if it
     had landed. `policies` gives the guarded routes of the map in use, by id. `forget` is None where there is no Redis.
-    `replays` is None where no gateway keeps answers in its memory. `digest` gives a key as logs show it. `approvals` is where verdicts
+    `replays` is None where no gateway keeps answers in its memory. `digest` is that of `Records`. `approvals` is where verdicts
     wait that need a second person, as `second` says at each of them. `seals`: whether what requests and answers say
     is kept encrypted. `asker` is None where no upstream can be asked. `told` hears of
     each verdict that was carried out, and never raises.
@@ -99,11 +90,11 @@ class Operator:
         told: Told | None = None,
     ) -> None:
         self._operations = operations
+        self.records = Records(operations, digest)
         self._reconciliation = reconciliation
         self._policies = policies
         self._forget = forget
         self._replays = replays
-        self._digest = digest
         self._approvals = approvals
         self._second = second
         self._asker = asker
@@ -114,73 +105,6 @@ class Operator:
     def approvals(self) -> Shared | None:
         """Where verdicts wait that need a second person, and what sessions have ended."""
         return self._approvals
-
-    async def select(self, selection: Selection, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """One page of records. Fewer than `limit` do not mean the end, a cursor of None does. `Wrong`: state, limit,
-        cursor.
-        """
-        check_selection(selection)
-        check_limit(limit)
-        found: list[Listed] = []
-        for _ in range(PAGES_AT_ONCE):
-            wanted = limit - len(found) if selection.key_digest is None else PAGE_MAX
-            try:
-                page = await self._operations.select(selection, cursor, wanted)
-            except ValueError as error:
-                raise Wrong("cursor", str(error)) from None
-            found += self._of_digest(page.records, selection.key_digest)
-            cursor = page.cursor
-            if cursor is None or len(found) >= limit:
-                break
-        return Page(found, cursor)
-
-    def _of_digest(self, records: Sequence[Listed], wanted: str | None) -> Sequence[Listed]:
-        """With their keys as logs show them; if one is `wanted`, those alone: one at most."""
-        told = [self._as_logged(listed) for listed in records]
-        return told if wanted is None else [listed for listed in told if listed.key_digest == wanted]
-
-    def _as_logged(self, listed: Listed) -> Listed:
-        return listed if self._digest is None else replace(listed, key_digest=self._digest(listed.key))
-
-    async def _look(self, key: RecordKey, audit: Audit | None = None) -> Shown | None:
-        """One record with its history; with its body if that is audited."""
-        shown = await self._operations.show(key, body=audit is not None, audit=audit)
-        return None if shown is None else replace(shown, listed=self._as_logged(shown.listed))
-
-    async def named(self, text: str) -> Sequence[RecordKey]:
-        """The record with this long id, or those with this short one: none, one, or by a rare chance several.
-
-        Records that a person may have to act on are looked through first: their states have few. `Wrong`: neither kind.
-        """
-        digests = parse_short_id(text)
-        if digests is None:
-            try:
-                return [parse_record_id(text)]
-            except ValueError as error:
-                raise Wrong("id", str(error)) from None
-        for state in (*_FEW, None):
-            cursor, found = None, set[RecordKey]()
-            while True:
-                page = await self._operations.select(Selection(state, digests=digests), cursor, PAGE_MAX)
-                found.update(listed.key for listed in page.records)
-                cursor = page.cursor
-                if cursor is None:
-                    break
-            if found:
-                return sorted(found, key=lambda key: (key.scope_id, key.key))
-        return []
-
-    async def show(self, key: RecordKey) -> Shown | NotFound:
-        """One record with its history, without its body."""
-        shown = await self._look(key)
-        return NotFound() if shown is None else shown
-
-    async def show_body(self, key: RecordKey, by: By) -> Shown | NotFound:
-        """As `show`, with the body, unpacked; that it was shown is audited. A body that cannot be unpacked is
-        left out.
-        """
-        shown = await self._look(key, _audit(by, "show_body"))
-        return NotFound() if shown is None else await unpacked(shown)
 
     async def resolve_completed(
         self,
@@ -222,7 +146,7 @@ class Operator:
         for one that is stale, over, or taken by somebody else meanwhile.
         """
         found = await self.proposal(key)
-        shown = await self._look(key)
+        shown = await self.records.look(key)
         if shown is None:
             return NotFound()
         refusal = not_to_approve(found, proposal_id, by, shown.listed)
@@ -233,14 +157,14 @@ class Operator:
 
     async def reject(self, key: RecordKey, proposal_id: UUID, by: By) -> Changed:
         """Drop a proposal: another user's, or one's own. The record stays as it is."""
-        found, shown = await self.proposal(key), await self._look(key)
+        found, shown = await self.proposal(key), await self.records.look(key)
         if shown is None:
             return NotFound()
         if found is None or found.proposal.id != proposal_id or self._approvals is None:
             return Conflict(shown.listed, GONE)
         detail: Detail = {"proposal": str(proposal_id), "proposed_by": found.proposal.proposer, "verdict": found.proposal.change}
         entry = Entry(_SOURCE, "rejected", detail, by.actor, by.reason)
-        done = await self._approvals.reject(found.proposal, entry, _audit(by, "reject", detail))
+        done = await self._approvals.reject(found.proposal, entry, by.audit("reject", detail))
         return Done(shown.listed) if done else Conflict(shown.listed, GONE)
 
     async def proposal(self, key: RecordKey) -> Waiting | None:
@@ -269,7 +193,7 @@ class Operator:
             return await self._reconciliation.conclude_not_executed(fence, VERDICT_REASONS[Verdict.NOT_EXECUTED], kept, entry, audit=audit)
 
         action = "release" if said.change is Change.RELEASE else "resolve"
-        return await self._change(said.change, said.key, _audit(said.by, action, said.detail), write, version, said)
+        return await self._change(said.change, said.key, said.by.audit(action, said.detail), write, version, said)
 
     def _wants_second(self, said: Said | None, shown: Shown, found: Conflict | TooEarly | None) -> bool:
         if said is None or said.approves is not None or isinstance(found, Conflict) or self._approvals is None:
@@ -281,7 +205,7 @@ class Operator:
         assert self._approvals is not None
         proposal = said.proposed(uuid4(), now)
         entry = Entry(_SOURCE, "proposed", {"verdict": said.change.value, **said.detail}, said.by.actor, said.by.reason)
-        audit = _audit(said.by, "propose", {**_was(now), "proposal": str(proposal.id), "verdict": said.change.value, **said.detail})
+        audit = said.by.audit("propose", {**_was(now), "proposal": str(proposal.id), "verdict": said.change.value, **said.detail})
         fence = Fence(now.key, now.record_id, now.version)
         transition = await self._approvals.propose(proposal, fence, PROPOSAL_LASTS, entry, audit)
         if transition is Transition.DONE:
@@ -296,7 +220,7 @@ class Operator:
         async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
             return await self._operations.delete(fence, audit)
 
-        return await self._change(Change.DELETE, key, _audit(by, "delete"), write, version)
+        return await self._change(Change.DELETE, key, by.audit("delete"), write, version)
 
     async def requeue(self, key: RecordKey, by: By, *, version: int | None = None) -> Changed:
         """Let the reconciler try a dead letter again from the beginning. `Conflict` if its route has nothing that could
@@ -306,7 +230,7 @@ class Operator:
         async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
             return await self._operations.requeue(fence, audit)
 
-        return await self._change(Change.REQUEUE, key, _audit(by, "requeue"), write, version)
+        return await self._change(Change.REQUEUE, key, by.audit("requeue"), write, version)
 
     def asks(self, route_id: str) -> bool:
         """Whether its upstream can be asked about a record."""
@@ -318,13 +242,13 @@ class Operator:
         """
         if self._asker is None or not self._asker.asks(shown.listed.route_id):
             return None
-        await self._operations.write_audit(shown.listed.key, shown.listed.record_id, _audit(by, "ask", _was(shown.listed)))
+        await self._operations.write_audit(shown.listed.key, shown.listed.record_id, by.audit("ask", _was(shown.listed)))
         return await self._asker.ask(shown)
 
     async def preview(self, key: RecordKey, *, status: int, headers: Headers = (), body: bytes = b"") -> bytes | NotFound:
         """What the retry would get if the record were completed with this answer (`bodies.preview`). Changes nothing."""
         check_answer(status, headers, body)
-        shown = await self._look(key)
+        shown = await self.records.look(key)
         if shown is None:
             return NotFound()
         return preview(shown.listed, self._policies().get(shown.listed.route_id), status, headers, body).packed
@@ -335,7 +259,7 @@ class Operator:
         async def write(_: Listed, fence: Fence, audit: Audit) -> Transition:
             return await self._operations.look_now(fence, audit)
 
-        return await self._change(Change.LOOK_NOW, key, _audit(by, "look_now"), write, version)
+        return await self._change(Change.LOOK_NOW, key, by.audit("look_now"), write, version)
 
     async def requeue_all(self, selection: Selection, by: By, *, limit: int = PAGE_MAX) -> tuple[int, int]:
         """Requeue dead letters of a selection, the oldest first, `limit` at most, each with its audit line. How many were, and how many
@@ -345,7 +269,8 @@ class Operator:
         done = refused = 0
         cursor: str | None = None
         while done + refused < limit:
-            page = await self.select(replace(selection, state="dead_letter"), limit=min(PAGE_MAX, limit - done - refused), cursor=cursor)
+            wanted = min(PAGE_MAX, limit - done - refused)
+            page = await self.records.select(replace(selection, state="dead_letter"), limit=wanted, cursor=cursor)
             for listed in page.records:
                 changed = await self.requeue(listed.key, by, version=listed.version)
                 done, refused = done + isinstance(changed, Done), refused + (not isinstance(changed, Done))
@@ -353,58 +278,6 @@ class Operator:
             if cursor is None:
                 break
         return done, refused
-
-    async def by_amount(self, selection: Selection, capture: str, *, limit: int = 100) -> tuple[Sequence[Listed], bool]:
-        """Dead letters with the largest captured numbers of this name first, then those without; and whether these are all, since only the
-        oldest `AMOUNTS` are looked at.
-        """
-        check_limit(limit)
-        found: list[Listed] = []
-        cursor: str | None = None
-        while len(found) < AMOUNTS:
-            page = await self.select(replace(selection, state="dead_letter"), limit=PAGE_MAX, cursor=cursor)
-            found += page.records
-            cursor = page.cursor
-            if cursor is None:
-                break
-
-        def size(listed: Listed) -> Decimal:
-            amount = amount_of(listed.captured.get(capture, ""))
-            return Decimal("-Infinity") if amount is None else amount
-
-        found.sort(key=size, reverse=True)
-        return found[:limit], cursor is None and len(found) <= limit
-
-    async def audit(self, *, after: int = 0, limit: int = 100) -> Sequence[AuditLine]:
-        """Lines of the audit table with ids above `after`, in order."""
-        check_limit(limit)
-        return await self._operations.audited(after, limit)
-
-    async def audit_last(self, *, after: int = 0, before: int = LINE_MAX, limit: int = 100) -> Sequence[AuditLine]:
-        """Lines of the audit table with ids above `after` and below `before`, the newest first."""
-        check_limit(limit)
-        return await self._operations.audited_last(after, before, limit)
-
-    async def export(self, selection: Selection, by: By, *, bodies: bool = False) -> AsyncIterator[Json]:
-        """All records of a selection, ready for JSON lines: as lists show them, or whole with history and body
-        (`bodies`; each such record has an audit line of its own). One audit line says that it was done. Takes memory
-        for one page, or one record. A record that is gone when its turn comes is left out. Nothing is read, and nothing
-        raised, before the first is asked for.
-        """
-        check_selection(selection)
-        detail: Detail = {"bodies": bodies, **selection_json(selection)}
-        await self._operations.write_audit(_NO_RECORD, UUID(int=0), _audit(by, "export", detail))
-        cursor: str | None = None
-        while True:
-            page = await self._operations.select(selection, cursor, PAGE_MAX)
-            for listed in self._of_digest(page.records, selection.key_digest):
-                if not bodies:
-                    yield listed_json(listed)
-                elif isinstance(shown := await self.show_body(listed.key, by), Shown):
-                    yield shown_json(shown)
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     async def _change(
         self,
@@ -419,7 +292,7 @@ class Operator:
         is there now.
         """
         begun = time.monotonic()
-        shown = await self._look(key)
+        shown = await self.records.look(key)
         if shown is None:
             return NotFound()
         now = shown.listed
@@ -459,13 +332,13 @@ class Operator:
             if redis_wait and memory_wait:
                 redis_wait += memory_wait  # a gateway may read it from there at the last moment
         try:
-            shown = None if change is Change.DELETE else await self._look(before.key)
+            shown = None if change is Change.DELETE else await self.records.look(before.key)
         except StoreUnavailable:
             shown = None
         return Done(None if shown is None else shown.listed, redis_wait, memory_wait)
 
     async def _refused(self, change: Change, key: RecordKey) -> Changed:
-        shown = await self._look(key)
+        shown = await self.records.look(key)
         if shown is None:
             return NotFound()
         return obstacle(change, shown) or Conflict(shown.listed, "It changed while this was under way. Look at it again.")
@@ -475,11 +348,6 @@ class Operator:
         if policy is None:
             return Retention(DEFAULT_RETENTION if seconds is None else seconds)  # its route is in the map no more
         return Retention.of(policy, seconds)
-
-
-def _audit(by: By, action: str, detail: Detail | None = None) -> Audit:
-    for_whom = {} if by.on_behalf_of is None else {"on_behalf_of": by.on_behalf_of}
-    return Audit(by.actor, action, by.reason, {**for_whom, **(detail or {})})
 
 
 def _was(now: Listed) -> Detail:

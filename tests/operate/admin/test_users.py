@@ -192,7 +192,7 @@ async def test_each_role_may_do_what_it_may_and_the_audit_names_the_user(house: 
                         assert f"needs the role {needed}; my-{role} has the role {role}" in text
                     else:
                         assert response.status in {200, 409}, (role, path, text)  # 409: a lower role has done it already
-        lines = await house.operator.audit()
+        lines = await house.operator.records.audit()
     assert {line.audit.actor for line in lines} == {"my-operator", "my-approver", "my-admin"}
     assert next(line.audit.actor for line in lines if line.audit.action == "resolve") == "my-operator"
     assert [line.audit.actor for line in lines if line.audit.action == "delete"] == ["my-admin"]
@@ -228,7 +228,7 @@ async def test_a_claimed_actor_is_for_whom(house: House, porch: Porch) -> None:
                 assert response.status in {200, 409}
         async with client.post(f"/admin/v1/records/{second}/resolve", json=body, headers={"Authorization": "Bearer s3cret"}) as response:
             assert response.status == 200
-    lines = [line.audit for line in await house.operator.audit()]
+    lines = [line.audit for line in await house.operator.records.audit()]
     assert [(line.actor, line.detail["on_behalf_of"]) for line in lines] == [("my-operator", "the boss"), ("admin", "the boss")]
 
 

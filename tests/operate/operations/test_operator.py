@@ -1,87 +1,28 @@
-"""The operator's service over real Postgres and Redis: what people see, change, and are told when it cannot be."""
+"""The operator's service over real Postgres and Redis: what people change, and are told when it cannot be."""
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import asyncpg
 import pytest
 
-from gateway.core.model import Lease, Record, RecordKey, Status, Tombstone
+from gateway.core.model import Lease, Record, Status
 from gateway.core.packing import ZLIB
 from gateway.core.policy import Expired, OnExpired, OnUnknown, Policy
-from gateway.operate.operations import By, Conflict, Done, NotFound, Operator, TooEarly, Wrong, record_id_text
-from gateway.ports import Retention, StoreUnavailable, Transition
-from gateway.ports.reconciliation import Audit, Entry, Evidence, Fence, Listed, Selection, Shown
+from gateway.operate.operations import Conflict, Done, NotFound, Operator, TooEarly, Wrong
+from gateway.ports import StoreUnavailable, Transition
+from gateway.ports.reconciliation import Entry, Evidence, Fence, Listed, Selection, Shown
 from gateway.runtime.system import SystemClock
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.codec import CompletedEntry, Seal, decode
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.tiered import TieredStore
-from tests.store.contract.harness import LEASE, MAX_EXECUTION, age_records, intent, packed_response, response
+from tests.operate.operations.bench import BY, KEPT, OVER, POLICY, Bench, key
+from tests.store.contract.harness import LEASE, MAX_EXECUTION, age_records, intent, response
 from tests.store.redis.support import linked
-
-BY = By("ada", "the provider's console says so")
-POLICY = Policy("payments", (), retention=1000.0, on_unknown=OnUnknown.REEXECUTE)
-KEPT = Retention(3600.0)
-OVER = LEASE + MAX_EXECUTION + 1
-
-
-@dataclass
-class Bench:
-    """A gateway's store, and an operator's service over it."""
-
-    store: TieredStore
-    authority: PostgresStore
-    hot: HotPath
-    dsn: str
-    operator: Operator
-    policies: dict[str, Policy] = field(default_factory=dict)
-
-    async def make(self, name: str, state: str, **settings: object) -> Lease:
-        """A record in that state."""
-        wanted = intent(key(name), reconcilable=state != "dead_letter", **settings)  # type: ignore[arg-type]  # a test's choice
-        lease = await self.store.reserve(wanted)
-        assert isinstance(lease, Lease)
-        match state:
-            case "completed":
-                await self.store.complete(lease, response(), KEPT)
-            case "failed_retryable":
-                await self.store.release(lease, "connection_refused", KEPT)
-            case "unknown" | "dead_letter":
-                await self.store.doubt(lease, "upstream_timeout")
-            case _:
-                assert state == "in_progress"
-        assert await self.store.drain(10)
-        return lease
-
-    async def retry(self, name: str) -> Lease | Record | Tombstone:
-        """What a client's retry finds."""
-        found = await self.store.reserve(intent(key(name)))
-        await self.store.drain(10)
-        return found
-
-    async def audited(self) -> list[Audit]:
-        return [line.audit for line in await self.operator.audit()]
-
-
-def key(name: str) -> RecordKey:
-    return RecordKey("payments:none", name)
-
-
-@pytest.fixture
-async def bench(database: str, redis_db: str) -> AsyncIterator[Bench]:
-    policies: dict[str, Policy] = {"create-charge": POLICY}
-    async with linked(redis_db) as link:
-        hot = HotPath(link)
-        authority = PostgresStore(database, pool_size=4, timeout=30)
-        store = TieredStore(authority, hot, SystemClock())
-        operator = Operator(authority.operations, authority.reconciliation, lambda: policies, store.forget)
-        yield Bench(store, authority, hot, database, operator, policies)
-        await store.close(0)
-        await authority.close()
 
 
 def done(changed: object) -> Listed:
@@ -107,7 +48,7 @@ async def test_a_person_resolves_a_record_as_executed(bench: Bench, state: str) 
     assert (found.response.status, found.response.reason, found.response.body) == (402, b"Payment Required", b'{"declined": true}')
     assert found.response.headers == headers[:1]
     assert found.expires_in == pytest.approx(POLICY.retention, abs=60)
-    shown = await bench.operator.show(key("k"))
+    shown = await bench.operator.records.show(key("k"))
     assert isinstance(shown, Shown)
     (line,) = shown.history
     assert (line.entry.source, line.entry.what, line.entry.actor, line.entry.reason) == ("operator", "executed", BY.actor, BY.reason)
@@ -125,7 +66,7 @@ async def test_a_long_answer_is_packed_as_others_are(bench: Bench) -> None:
     assert found is not None
     assert found.response is not None
     assert found.response.encoding == ZLIB
-    shown = await bench.operator.show_body(key("k"), BY)
+    shown = await bench.operator.records.show_body(key("k"), BY)
     assert isinstance(shown, Shown)
     assert shown.response is not None
     assert shown.response.body == body
@@ -154,7 +95,7 @@ async def test_retention_is_the_routes_unless_it_is_said(bench: Bench) -> None:
 async def test_not_executed_is_refused_while_the_upstream_may_be_at_it(bench: Bench) -> None:
     """The instant is told; after it the next retry runs."""
     lease = await bench.make("k", "unknown")
-    shown = await bench.operator.show(key("k"))
+    shown = await bench.operator.records.show(key("k"))
     assert isinstance(shown, Shown)
     for early in (
         await bench.operator.resolve_not_executed(key("k"), BY),
@@ -192,7 +133,7 @@ async def test_a_lapsed_lease_is_released(bench: Bench) -> None:
 async def test_evidence_stands_against_not_executed(bench: Bench) -> None:
     """A webhook has told that the operation was executed: no person says otherwise by mistake."""
     lease = await bench.make("k", "in_progress")
-    shown = await bench.operator.show(key("k"))
+    shown = await bench.operator.records.show(key("k"))
     assert isinstance(shown, Shown)
     at = Fence(key("k"), lease.record_id, shown.listed.version)
     await bench.authority.reconciliation.attach(at, Evidence(response(), Entry("webhook", "executed")), None)
@@ -212,7 +153,7 @@ async def test_a_deleted_record_is_gone_everywhere(bench: Bench) -> None:
     await bench.make("k", "completed")
     assert isinstance(decode(key("k").lookup_digest(), await bench.hot.get(key("k").lookup_digest()) or b"", Seal(b"")), CompletedEntry)
     assert await bench.operator.delete(key("k"), BY) == Done(None, 0.0)
-    assert await bench.operator.show(key("k")) == NotFound()
+    assert await bench.operator.records.show(key("k")) == NotFound()
     assert await bench.operator.delete(key("k"), BY) == NotFound()
     assert isinstance(await bench.retry("k"), Lease)
     (audit,) = await bench.audited()
@@ -297,7 +238,7 @@ async def test_a_change_that_comes_second_is_told_what_the_record_is_now(bench: 
             bench.store.complete(lease, response(), KEPT),
         )
         first, second, settled = outcomes
-        shown = await bench.operator.show_body(key(f"k{n}"), BY)
+        shown = await bench.operator.records.show_body(key(f"k{n}"), BY)
         assert isinstance(shown, Shown)
         assert shown.listed.status is Status.COMPLETED
         assert shown.response is not None
@@ -315,73 +256,6 @@ async def test_a_late_answer_after_a_verdict_is_stale(bench: Bench) -> None:
     assert (await bench.store.complete(lease, response(), KEPT)).transition is Transition.STALE
 
 
-# ---- reading
-
-
-async def test_a_page_is_filled_past_rare_matches(bench: Bench) -> None:
-    """Filters, cursor, and mistakes named by their field."""
-    for n in range(6):
-        await bench.make(f"k{n}", "unknown", route_id="rare" if n % 3 == 0 else "create-charge")
-    page = await bench.operator.select(Selection(state="unknown", route="rare"), limit=1)
-    assert [listed.key.key for listed in page.records] == ["k0"]
-    page = await bench.operator.select(Selection(state="unknown", route="rare"), limit=5, cursor=page.cursor)
-    assert ([listed.key.key for listed in page.records], page.cursor) == (["k3"], None)
-    for selection, limit, cursor, name in (
-        (Selection(state="lost"), 5, None, "state"),
-        (Selection(route=""), 5, None, "route"),
-        (Selection(key="a\0"), 5, None, "key"),
-        (Selection(scope="\ud800"), 5, None, "scope"),
-        (Selection(), 0, None, "limit"),
-        (Selection(), 1001, None, "limit"),
-        (Selection(), 5, "x", "cursor"),
-    ):
-        with pytest.raises(Wrong) as caught:
-            await bench.operator.select(selection, limit=limit, cursor=cursor)
-        assert caught.value.field == name
-
-
-async def test_a_body_is_shown_to_whoever_says_why(bench: Bench) -> None:
-    """Without asking there is none."""
-    await bench.make("k", "completed")
-    plain = await bench.operator.show(key("k"))
-    assert isinstance(plain, Shown)
-    assert plain.response == response().without_body()
-    assert await bench.audited() == []
-    shown = await bench.operator.show_body(key("k"), BY)
-    assert isinstance(shown, Shown)
-    assert shown.response == response()
-    assert [audit.action for audit in await bench.audited()] == ["show_body"]
-    assert await bench.operator.show_body(key("other"), BY) == NotFound()
-
-
-async def test_an_export_gives_every_record_and_is_written_down(bench: Bench) -> None:
-    """One line for it, and one for each body that leaves; ready for JSON."""
-    for n in range(5):
-        await bench.make(f"k{n}", "completed" if n % 2 else "unknown")
-    lines = [line async for line in bench.operator.export(Selection(), BY)]
-    assert [line["id"] for line in lines] == [record_id_text(key(f"k{n}")) for n in range(5)]
-    assert not any("response" in line for line in lines)
-    (audit,) = await bench.audited()
-    assert (audit.action, audit.detail) == ("export", {"bodies": False})
-    whole = [line async for line in bench.operator.export(Selection(state="completed"), BY, bodies=True)]
-    assert [cast("dict[str, object]", line["response"])["body_base64"] for line in whole] == ["eyJpZCI6ICJjaF8xIn0="] * 2
-    assert [audit.action for audit in await bench.audited()] == ["export", "export", "show_body", "show_body"]
-    with pytest.raises(Wrong):
-        await anext(bench.operator.export(Selection(state="lost"), BY))
-
-
-async def test_a_damaged_body_is_left_out(bench: Bench) -> None:
-    """What was stored still has its length and digest; looking at it is no failure."""
-    lease = await bench.make("k", "in_progress")
-    await bench.store.complete(lease, packed_response(), KEPT)
-    connection = await asyncpg.connect(bench.dsn)
-    await connection.execute("UPDATE gateway_records SET response_body = substr(response_body, 5)")
-    await connection.close()
-    shown = await bench.operator.show_body(key("k"), BY)
-    assert isinstance(shown, Shown)
-    assert shown.response == packed_response().without_body()
-
-
 @pytest.mark.parametrize("retention", [0.0, -1.0, 1e12, float("nan")])
 async def test_a_retention_must_be_a_time(bench: Bench, retention: float) -> None:
     """Neither none nor for ever."""
@@ -395,7 +269,7 @@ async def test_without_a_database_it_is_said(bench: Bench) -> None:
     """The store's error comes through, for the listener's 503 or a command's exit code."""
     away = PostgresStore("postgresql://nobody@127.0.0.1:1/none", pool_size=1, timeout=5)
     operator = Operator(away.operations, away.reconciliation, dict)
-    for call in (operator.show(key("k")), operator.release(key("k"), BY), operator.select(Selection())):
+    for call in (operator.records.show(key("k")), operator.release(key("k"), BY), operator.records.select(Selection())):
         with pytest.raises(StoreUnavailable):
             await call
     await away.close()
