@@ -7,9 +7,10 @@ import hashlib
 import itertools
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -25,6 +26,9 @@ from gateway.store.postgres.clock import BELIEVE_ANY
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import decode_record
 from tests.support.memory_store.store import MemoryStore
+
+Database: TypeAlias = "str | asyncpg.Connection[asyncpg.Record]"
+"""A DSN, or a connection that is used and stays open."""
 
 LEASE = 30.0
 MAX_EXECUTION = 60.0
@@ -104,8 +108,8 @@ class MemoryHarness:
 class PostgresHarness:
     """Time passes by moving every instant in the table back."""
 
-    def __init__(self, dsn: str, store: PostgresStore) -> None:
-        self.dsn = dsn
+    def __init__(self, database: Database, store: PostgresStore) -> None:
+        self.database = database
         self.store = store
         self.maintenance = store
         self.reconciliation = store.reconciliation
@@ -113,75 +117,87 @@ class PostgresHarness:
         self.participation = store.participation
 
     async def advance(self, seconds: float) -> None:
-        await age_records(self.dsn, seconds)
+        await age_records(self.database, seconds)
 
     async def archived(self, key: RecordKey) -> list[Record]:
-        return await archived_records(self.dsn, key)
+        return await archived_records(self.database, key)
 
     async def history(self, key: RecordKey) -> list[Entry]:
-        return await remembered(self.dsn, key)
+        return await remembered(self.database, key)
 
     async def audit(self, key: RecordKey) -> list[Audit]:
-        return await audited(self.dsn, key)
+        return await audited(self.database, key)
 
 
 TABLES = ("gateway_records", "gateway_records_archive", "gateway_tombstones", "gateway_history", "gateway_webhook_events")
 
 
-async def age_records(dsn: str, seconds: float) -> None:
-    """Make every record in the database at `dsn` this much older, and what is left of others."""
-    connection = await asyncpg.connect(dsn)
+INSTANTS = """
+SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND atttypid = 'timestamptz'::regtype AND attnum > 0 AND NOT attisdropped
+"""
+"""The information schema tells the same for ten times the work."""
+
+
+@asynccontextmanager
+async def connected(database: Database) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    """The connection itself, or one for this block."""
+    if not isinstance(database, str):
+        yield database
+        return
+    connection = await asyncpg.connect(database)
     try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def kept_open(dsn: str, store: PostgresStore) -> AsyncIterator[PostgresHarness]:
+    """A harness for all tests of a module, each of which begins with `empty_records`. Connection and store are closed at the end."""
+    async with connected(dsn) as connection:
+        yield PostgresHarness(connection, store)
+        await store.close()
+
+
+async def age_records(database: Database, seconds: float) -> None:
+    """Make every record in the database this much older, and what is left of others."""
+    async with connected(database) as connection:
         for table in TABLES:
-            instants = await connection.fetch(
-                "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type = 'timestamp with time zone'", table
-            )
+            instants = await connection.fetch(INSTANTS, table)
             moved = ", ".join(f"{name} = {name} - make_interval(secs => {seconds!r})" for (name,) in instants)
             if moved:
                 await connection.execute(f"UPDATE {table} SET {moved}")
-    finally:
-        await connection.close()
 
 
-async def archived_records(dsn: str, key: RecordKey) -> list[Record]:
-    """As `Harness.archived`, in the database at `dsn`."""
-    connection = await asyncpg.connect(dsn)
-    try:
-        query = QUERIES["find"].replace("gateway_records", "gateway_records_archive") + " ORDER BY created_at"
+async def archived_records(database: Database, key: RecordKey) -> list[Record]:
+    """As `Harness.archived`, in the database."""
+    query = QUERIES["find"].replace("gateway_records", "gateway_records_archive") + " ORDER BY created_at"
+    async with connected(database) as connection:
         return [decode_record(key, row[1:]) for row in await connection.fetch(query, key.scope_id, key.key, 2**62, BELIEVE_ANY)]
-    finally:
-        await connection.close()
 
 
-async def remembered(dsn: str, key: RecordKey) -> list[Entry]:
-    """As `Harness.history`, in the database at `dsn`."""
+async def remembered(database: Database, key: RecordKey) -> list[Entry]:
+    """As `Harness.history`, in the database."""
     query = "SELECT source, what, detail, actor, reason FROM gateway_history WHERE (scope_id, idempotency_key) = ($1, $2) ORDER BY id"
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connected(database) as connection:
         rows = await connection.fetch(query, key.scope_id, key.key)
-        return [Entry(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
-    finally:
-        await connection.close()
+    return [Entry(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
 
 
-async def audited(dsn: str, key: RecordKey) -> list[Audit]:
-    """As `Harness.audit`, in the database at `dsn`."""
+async def audited(database: Database, key: RecordKey) -> list[Audit]:
+    """As `Harness.audit`, in the database."""
     query = "SELECT actor, action, reason, detail FROM gateway_audit WHERE (scope_id, idempotency_key) = ($1, $2) ORDER BY id"
-    connection = await asyncpg.connect(dsn)
-    try:
+    async with connected(database) as connection:
         rows = await connection.fetch(query, key.scope_id, key.key)
-        return [Audit(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
-    finally:
-        await connection.close()
+    return [Audit(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
 
 
-async def empty_records(dsn: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
+async def empty_records(database: Database) -> None:
+    """Take all records out of the database, and what is left of others."""
+    async with connected(database) as connection:
         await connection.execute("SET session_replication_role = replica")  # the audit table refuses it otherwise
         await connection.execute(f"TRUNCATE {', '.join(TABLES)}, gateway_audit")
-    finally:
-        await connection.close()
+        await connection.execute("RESET session_replication_role")
 
 
 def fresh_key(scope: str = "payments:none") -> RecordKey:

@@ -49,9 +49,11 @@ async def race_for_claim(harness: Harness, record: Record, rivals: list[Intent])
 class StoreContract(
     RetentionContract, ObservedContract, ReconciliationContract, RestoreContract, WebhookContract, ParticipationContract, AcceptedContract
 ):
-    """Subclass it with a fixture `harness` that yields a `Harness` over an empty store."""
+    """Subclass it with a fixture `harness` that yields a `Harness` over an empty store. Every test is a coroutine: a subclass may have one
+    event loop for all.
+    """
 
-    def test_no_contract_test_is_overridden(self) -> None:
+    async def test_no_contract_test_is_overridden(self) -> None:
         """A store passes the contract as it is written here, and each part of it is whole."""
         names = [name for cls in type(self).__mro__ for name in vars(cls) if name.startswith("test_")]
         assert len(names) == len(set(names))

@@ -1,10 +1,11 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
 from gateway.store.partitions import partition
 from gateway.store.postgres import PostgresStore
-from tests.store.contract.harness import PostgresHarness, empty_records
+from tests.store.contract.harness import PostgresHarness, empty_records, kept_open
 from tests.store.contract.store_contract import StoreContract
 from tests.support.services import SYSTEM, Services, execute, run
 
@@ -23,12 +24,17 @@ def divided_database(services: Services) -> Iterator[str]:
     services.drop_database(server, dsn)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kept(divided_database: str) -> AsyncIterator[PostgresHarness]:
+    async with kept_open(divided_database, PostgresStore(divided_database, pool_size=4, timeout=30)) as harness:
+        yield harness
+
+
+@pytest.mark.asyncio(loop_scope="module")
 class TestPartitionedStore(StoreContract):
     """The authority keeps the contract over hash partitions."""
 
-    @pytest.fixture
-    async def harness(self, divided_database: str) -> AsyncIterator[PostgresHarness]:
-        await empty_records(divided_database)
-        store = PostgresStore(divided_database, pool_size=4, timeout=30)
-        yield PostgresHarness(divided_database, store)
-        await store.close()
+    @pytest_asyncio.fixture(loop_scope="module")
+    async def harness(self, kept: PostgresHarness) -> PostgresHarness:
+        await empty_records(kept.database)
+        return kept

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+import pytest_asyncio
 
 from gateway.core.model import Record, RecordKey
 from gateway.ports.reconciliation import Audit, Entry
@@ -13,7 +14,7 @@ from gateway.store.redis.codec import CompletedEntry, Seal, decode, encode_compl
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore
-from tests.store.contract.harness import age_records, archived_records, audited, empty_records, remembered
+from tests.store.contract.harness import PostgresHarness, empty_records, kept_open
 from tests.store.contract.store_contract import StoreContract
 from tests.support.memory_store.reconciliation import MemoryReconciliation
 from tests.support.memory_store.store import MemoryStore
@@ -74,22 +75,22 @@ class TieredHarness:
 class TieredPostgresHarness(TieredHarness):
     """Where time passes by moving the instants back, those in Redis move as well."""
 
-    def __init__(self, dsn: str, authority: PostgresStore, clock: PassingClock, link: Link) -> None:
-        super().__init__(authority, clock, link)
-        self.dsn = dsn
+    def __init__(self, behind: PostgresHarness, clock: PassingClock, link: Link) -> None:
+        super().__init__(behind.store, clock, link)
+        self.behind = behind
 
     async def advance(self, seconds: float) -> None:
         await super().advance(seconds)
-        await age_records(self.dsn, seconds)
+        await self.behind.advance(seconds)
 
     async def archived(self, key: RecordKey) -> list[Record]:
-        return await archived_records(self.dsn, key)
+        return await self.behind.archived(key)
 
     async def history(self, key: RecordKey) -> list[Entry]:
-        return await remembered(self.dsn, key)
+        return await self.behind.history(key)
 
     async def audit(self, key: RecordKey) -> list[Audit]:
-        return await audited(self.dsn, key)
+        return await self.behind.audit(key)
 
     async def age(self, key: bytes, seconds: float) -> None:
         value = await self.link.execute(b"GET", key)
@@ -120,17 +121,22 @@ class TestRedisOverMemory(StoreContract):
         await link.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def behind(contract_database: str) -> AsyncIterator[PostgresHarness]:
+    async with kept_open(contract_database, PostgresStore(contract_database, pool_size=4, timeout=30)) as harness:
+        yield harness
+
+
+@pytest.mark.asyncio(loop_scope="module")
 class TestRedisOverPostgres(StoreContract):
     """Redis in front of Postgres, as production runs it, keeps the contract, on every Postgres that is here."""
 
-    @pytest.fixture
-    async def harness(self, contract_database: str, redis_db: str) -> AsyncIterator[TieredPostgresHarness]:
-        await empty_records(contract_database)
+    @pytest_asyncio.fixture(loop_scope="module")
+    async def harness(self, behind: PostgresHarness, redis_db: str) -> AsyncIterator[TieredPostgresHarness]:
+        await empty_records(behind.database)
         link = Link(redis_db, Breaker(lambda: 0.5), timeout=30.0)
         await link.start()
-        authority = PostgresStore(contract_database, pool_size=4, timeout=30)
-        harness = TieredPostgresHarness(contract_database, authority, PassingClock(), link)
+        harness = TieredPostgresHarness(behind, PassingClock(), link)
         yield harness
         await harness.store.close(10)
-        await authority.close()
         await link.close()

@@ -502,13 +502,13 @@ async def test_observed_records_are_never_released(harness: PostgresHarness) -> 
 # ---- races
 
 
-async def test_of_two_operators_one_changes_the_record(harness: PostgresHarness) -> None:
+async def test_of_two_operators_one_changes_the_record(harness: PostgresHarness, every_database: str) -> None:
     """Both saw the same version: one DONE, the other STALE, one audit line."""
     record = key("k")
     await make(harness, record, "dead_letter")
     await harness.advance(LEASE + MAX_EXECUTION + 1)
     at = await fence(harness, record)
-    other = PostgresStore(harness.dsn, pool_size=2, timeout=30)
+    other = PostgresStore(every_database, pool_size=2, timeout=30)
     try:
         answers = await asyncio.gather(harness.store.operations.release(at, KEPT, AUDIT), other.operations.requeue(at, AUDIT))
     finally:
@@ -568,13 +568,13 @@ async def test_operators_use_one_connection_at_a_time(harness: PostgresHarness, 
     assert all([listed.key.key for listed in page.records] == ["new"] for page in pages)
 
 
-async def test_operators_work_behind_a_pooler(harness: PostgresHarness) -> None:
+async def test_operators_work_behind_a_pooler(harness: PostgresHarness, every_database: str) -> None:
     """Nothing needs a prepared statement or a session."""
-    store = PostgresStore(harness.dsn, pool_size=2, timeout=30, prepared_statements=False)
+    store = PostgresStore(every_database, pool_size=2, timeout=30, prepared_statements=False)
     try:
         for name in ("a", "b", "c"):
             await make(harness, key(name), "dead_letter")
-        assert await walk(PostgresHarness(harness.dsn, store), Selection(state="dead_letter"), 1) == ["a", "b", "c"]
+        assert await walk(PostgresHarness(harness.database, store), Selection(state="dead_letter"), 1) == ["a", "b", "c"]
         assert await store.operations.requeue(await fence(harness, key("a")), AUDIT) is Transition.DONE
         found = await store.operations.show(key("a"), body=True, audit=AUDIT)
         assert found is not None
