@@ -7,12 +7,11 @@ Memory: of stored headers and bodies, as packed, at most this much is on its way
 
 * reserves: `WIDTH` statements of `ROWS_MAX` answers of `INLINE_BYTES`, 16 MiB;
 * looks at single records: one of `INLINE_BYTES` for each connection of the pool, half a MiB for 8;
-* larger answers, whoever asks for them: `LARGE_READS`, each as large as the largest that was stored (`limits.response_body`).
+* larger answers, whoever asks for them: `finding.LARGE_READS`, each as large as the largest that was stored (`limits.response_body`).
 
 The driver puts an answer together from its pieces, so each counts about twice while it arrives. What has arrived belongs to the caller.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +47,10 @@ from gateway.store.postgres.batching import AnyBatcher, Batcher, batcher_for
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.checks import SETTINGS
 from gateway.store.postgres.clock import DatabaseClock
-from gateway.store.postgres.lane import STORE, Connection, Lane, Unfit, begin, server_limit, unavailable
+from gateway.store.postgres.connecting import Connecting
+from gateway.store.postgres.finding import Finder
+from gateway.store.postgres.fitness import Fitness, Judge
+from gateway.store.postgres.lane import STORE, Connection, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.operations import PostgresOperations
 from gateway.store.postgres.participation import PostgresParticipation
@@ -57,10 +59,8 @@ from gateway.store.postgres.reconciliation import PostgresReconciliation
 from gateway.store.postgres.reencryption import PostgresReencryption
 from gateway.store.postgres.registry import Registry
 from gateway.store.postgres.restore import put_back
-from gateway.store.postgres.rows import Row, claim_arguments, columns, decode_record, intent_size
+from gateway.store.postgres.rows import Row, claim_arguments, columns, intent_size
 from gateway.store.postgres.statements import (
-    BODY_LEFT_OUT,
-    INLINE_BYTES,
     BodyLeftOut,
     Completion,
     Doubt,
@@ -79,34 +79,11 @@ ROUNDS = 3
 WIDTH = 2
 """Statements of one kind that may be under way at once."""
 
-LARGE_READS = 2
-"""Answers above `INLINE_BYTES` that may be read at once: few, so that they neither fill the memory nor take all connections."""
-
-ANY_SIZE = 2**62
 REAPED_BYTES = 16 * 1024 * 1024
 """Stored answers, in bytes, that one statement of the reaper deletes or archives, so that it ends long before its deadline."""
 
-PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
-"""Settings of the planner. Every statement has one good plan, whatever its arguments are: each row of a batch by an index
-(tests/store/postgres look at all of them).
-
-Left to itself Postgres plans a batch anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than
-the one for any number of rows. And it would plan to read a table as a whole that is empty as yet, and keep to that while the table grows.
-See also `lane.PLANS_KEPT`.
-"""
-
-PLANS = "; ".join(f"SET {name} = {value}" for name, value in PLANNING.items())
-"""No startup parameters, as poolers refuse those that they do not know."""
-
 COUNT_EXACTLY = 10_000
 """Completed records are counted up to this many, and estimated above."""
-
-
-FITNESS_EVERY = 5.0
-"""Seconds between two looks at the settings of the server: a person may change them at any time."""
-
-Judge = Callable[[Mapping[str, object]], Sequence[str]]
-"""What makes a server unfit, of a row of `checks.SETTINGS`."""
 
 _log = logging.getLogger(__name__)
 
@@ -181,43 +158,25 @@ class PostgresStore:
     ) -> None:
         hosts = self._hosts = Hosts(dsn, self._moved)
 
-        async def connect() -> Connection:
-            cache = 100 if prepared_statements else 0
-            settings = {"application_name": application_name}
-            connection = await hosts.connect(timeout, statement_cache_size=cache, server_settings=settings)
-            try:
-                if prepared_statements:
-                    await connection.execute(f"{PLANS}; {server_limit(timeout)}")
-                await self._looked_at(connection)
-            except BaseException:
-                connection.terminate()
-                raise
-            return connection
-
-        async def stuck(connection: Connection) -> int:
-            found: int = await connection.fetchval(QUERIES["stuck"], timeout)
-            return found
-
         self._observer = observer or NullObserver()
-        self._timeout = timeout
-        self._judge: Judge | None = None
-        self._refused: str | None = None
-        self._judged = -FITNESS_EVERY
-        self._boottime = boottime
         self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
+        self._fitness = Fitness(self._clock, timeout)
+        connecting = Connecting(
+            hosts, self._fitness, timeout=timeout, prepared_statements=prepared_statements, application_name=application_name
+        )
         self._lanes = Lanes(
-            connect,
+            connecting.connect,
             size=pool_size,
             timeout=timeout,
             explicit=not prepared_statements,
             boottime=boottime,
-            stuck=stuck,
+            stuck=connecting.stuck,
             former=hosts.former,
             failed=lambda reason: self._observer.store_error(STORE, "connect", reason),
             where=lambda: hosts.tried,
         )
-        self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._calls = Calls(self._lanes, timeout, self._observer, self._clock)
+        self._finder = Finder(self._calls, self._lanes)
         self.registry = Registry(self._lanes, timeout, self._clock)
         self.reconciliation = PostgresReconciliation(self._calls, sealer)
         self.participation = PostgresParticipation(self._calls)
@@ -231,11 +190,11 @@ class PostgresStore:
         # connection for each kind of statement.
         self._apart = Batches.of(self._lanes, statements, self._observer, 1, shard_of)
 
-    def hold_to(self, judge: "Judge") -> None:
+    def hold_to(self, judge: Judge) -> None:
         """From now on use no server that `judge` finds unfit: each connection is looked at when it is opened, and all of them again when
         what `watch_clock` sees of the settings is another.
         """
-        self._judge = judge
+        self._fitness.hold_to(judge)
 
     @property
     def connected_since(self) -> float | None:
@@ -267,7 +226,7 @@ class PostgresStore:
                 case InTheWay(record):
                     settled: Lease | Record | None = await self._claim("new_life", record, intent, deadline)
                 case BodyLeftOut():
-                    settled = await self._find_large(intent.key, deadline)
+                    settled = await self._finder.find_large(intent.key, deadline)
                 case None:
                     settled = None
                 case _:
@@ -304,7 +263,7 @@ class PostgresStore:
         return bool(rows)
 
     async def find(self, key: RecordKey) -> Record | None:
-        return await self._find(key, self._calls.deadline())
+        return await self._finder.find(key, self._calls.deadline())
 
     async def complete(self, lease: Lease, response: StoredResponse, retention: Retention) -> Settled:
         row = completion(lease, response)
@@ -368,8 +327,7 @@ class PostgresStore:
         sent = self._clock.boottime()
         (row,) = await self._fetch("clock")
         self._clock.read(row["now_us"], sent)
-        if self._judge is not None and sent >= self._judged + FITNESS_EVERY:
-            self._judged = sent
+        if self._fitness.due(sent):
             await self.unfit()
 
     async def counts(self) -> Counts:
@@ -392,7 +350,7 @@ class PostgresStore:
         try:
             return await self._calls.run("ready", lambda lane: lane.together(check))
         except StoreUnavailable as error:
-            return self._refused or f"Postgres is unreachable: {error.reason}"
+            return self._fitness.refused or f"Postgres is unreachable: {error.reason}"
 
     async def unfit(self) -> str | None:
         """What is wrong with the server that answers now, by the judge of `hold_to`; None if nothing. It is used no more then. Raises
@@ -404,7 +362,7 @@ class PostgresStore:
 
         row = await self._calls.run("ready", lambda lane: lane.together(ask))
         assert row is not None
-        if (problem := self._problem(row)) is not None:
+        if (problem := self._fitness.problem(row)) is not None:
             self._lanes.retire(disown=False)
         return problem
 
@@ -415,58 +373,6 @@ class PostgresStore:
     def _moved(self) -> None:
         _log.warning("Postgres failed over: a server answers that was promoted since; connections to the former one are given up")
         self._lanes.retire(disown=True)
-
-    def _problem(self, row: Row) -> str | None:
-        """The log says once when a problem begins."""
-        problem = None if self._judge is None else "; ".join(self._judge(dict(row))) or None
-        if problem is not None and problem != self._refused:
-            _log.error("Postgres is not what it was at the start, which would be refused now: %s", problem)
-        self._refused = problem
-        return problem
-
-    async def _looked_at(self, connection: Connection) -> None:
-        """Before the first statement of a connection: whether its server is fit, and the clock, if there is no reading of it yet. In a
-        transaction, for poolers' sake. Raises `Unfit`.
-        """
-        if self._clock.known and self._judge is None:
-            return
-        sent = self._clock.boottime()
-        await connection.execute(begin(self._timeout))
-        if not self._clock.known:
-            self._clock.read(await connection.fetchval(QUERIES["clock"]), sent)
-        row = await connection.fetchrow(SETTINGS)
-        await connection.execute("COMMIT")
-        assert row is not None
-        if self._problem(row) is not None:
-            raise Unfit
-
-    async def _find(self, key: RecordKey, deadline: float) -> Record | None:
-        found = await self._read(key, INLINE_BYTES, deadline)
-        return await self._find_large(key, deadline) if isinstance(found, BodyLeftOut) else found
-
-    async def _find_large(self, key: RecordKey, deadline: float) -> Record | None:
-        """The record, with an answer of any size, in its turn. A caller that is cancelled leaves; a read that runs keeps its turn."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._large_reads.acquire()
-        except TimeoutError as error:
-            self._observer.store_error(STORE, "find", "timeout")
-            raise unavailable("timeout", may_have_landed=False) from error
-        reading = self._lanes.spawn(self._read(key, ANY_SIZE, deadline))
-        reading.add_done_callback(lambda _: self._large_reads.release())
-        found = await asyncio.shield(reading)
-        assert not isinstance(found, BodyLeftOut)  # nothing is larger than any size
-        return found
-
-    async def _read(self, key: RecordKey, limit: int, deadline: float) -> Record | BodyLeftOut | None:
-        async def work(lane: Lane) -> Record | BodyLeftOut | None:
-            sent = self._clock.boottime()
-            for row in await lane.fetch(QUERIES["find"], key.scope_id, key.key, limit, self._clock.limits()):
-                self._clock.read(row["now_us"], sent)
-                return BODY_LEFT_OUT if row["body_left_out"] else decode_record(key, row[1:], self._clock.behind())
-            return None
-
-        return await self._calls.run("find", work, deadline)
 
     async def _fetch(self, query: str, *arguments: object) -> list[Row]:
         return await self._calls.fetch(query, query, *arguments)

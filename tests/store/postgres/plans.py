@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from gateway.store.postgres.clock import BELIEVE_ANY
-from gateway.store.postgres.store import PLANNING
+from gateway.store.postgres.connecting import PLANNING
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]  # generic only in its stubs

@@ -243,9 +243,9 @@ async def test_a_connection_that_was_under_way_as_the_successor_was_found_is_not
 ) -> None:
     """It was let in before, and is no lane yet: who retires the lanes does not find it."""
     store = make_store(pool_size=1)
-    look = store._looked_at
+    look = store._fitness.look_at
 
-    async def looked_at(connection: Any) -> None:
+    async def look_at(connection: Any) -> None:
         await look(connection)
         history = await _history(connection)
         assert history is not None
@@ -253,7 +253,7 @@ async def test_a_connection_that_was_under_way_as_the_successor_was_found_is_not
         assert store._hosts._histories.seen(history._replace(timeline=history.timeline + 1))
         store._moved()
 
-    monkeypatch.setattr(store, "_looked_at", looked_at)
+    monkeypatch.setattr(store._fitness, "look_at", look_at)
     with pytest.raises(StoreUnavailable) as unavailable:
         await store.reserve(intent())
     assert not unavailable.value.may_have_landed

@@ -13,10 +13,10 @@ from gateway.ports import StoreUnavailable
 from gateway.store.postgres import PostgresStore
 from gateway.store.postgres.batching import ROWS_MAX
 from gateway.store.postgres.clock import BELIEVE_ANY
+from gateway.store.postgres.finding import LARGE_READS
 from gateway.store.postgres.queries import QUERIES
 from gateway.store.postgres.rows import encode_headers
 from gateway.store.postgres.statements import INLINE_BYTES, reserve_statement
-from gateway.store.postgres.store import LARGE_READS
 from tests.store.contract.harness import KEPT, found, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.store.postgres.watch import until, waiting_for_locks
@@ -123,12 +123,12 @@ async def test_a_caller_that_leaves_gives_its_turn_back(make_store: MakeStore, c
         return reading == LARGE_READS
 
     async with locked(database):
-        first = [asyncio.ensure_future(store._find_large(lease.key, store._calls.deadline())) for lease in leases * 2]
+        first = [asyncio.ensure_future(store._finder.find_large(lease.key, store._calls.deadline())) for lease in leases * 2]
         await until(all_turns_taken)
         for task in first:
             task.cancel()
         await asyncio.gather(*first, return_exceptions=True)
-        second = [asyncio.ensure_future(store._find_large(lease.key, store._calls.deadline())) for lease in leases]
+        second = [asyncio.ensure_future(store._finder.find_large(lease.key, store._calls.deadline())) for lease in leases]
         for _ in range(20):
             assert await all_turns_taken()
     records = await asyncio.gather(*second)
@@ -140,6 +140,8 @@ async def test_who_waits_too_long_for_a_turn_is_told(make_store: MakeStore, data
     store = make_store(pool_size=8, timeout=1.0)
     lease = await stored(store, LARGE)
     async with locked(database):
-        answers = await asyncio.gather(*[store._find_large(lease.key, store._calls.deadline()) for _ in range(6)], return_exceptions=True)
+        answers = await asyncio.gather(
+            *[store._finder.find_large(lease.key, store._calls.deadline()) for _ in range(6)], return_exceptions=True
+        )
     assert [error.reason for error in answers if isinstance(error, StoreUnavailable)] == ["timeout"] * 6
     assert await replays(store, lease, LARGE)
