@@ -5,13 +5,20 @@ from gateway.store.postgres.fitness import Fitness
 from gateway.store.postgres.lane import Connection, server_limit
 from gateway.store.postgres.queries import QUERIES
 
-PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+PLANNING = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
 """Settings of the planner. Every statement has one good plan, whatever its arguments are: each row of a batch by an index
 (tests/store/postgres look at all of them).
 
 Left to itself Postgres plans a batch anew each time, which takes several times as long as the batch: a plan for one row seems cheaper than
 the one for any number of rows. And it would plan to read a table as a whole that is empty as yet, and keep to that while the table grows.
-See also `lane.PLANS_KEPT`.
+See also `lane.PLANS_KEPT`. Nothing is worth compiling, which takes longer than any statement; but what reads a whole table nonetheless, if
+only of one row, costs ten thousand million by the estimate of Postgres before 18, and would be compiled.
 """
 
 PLANS = "; ".join(f"SET {name} = {value}" for name, value in PLANNING.items())

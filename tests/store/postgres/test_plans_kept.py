@@ -1,6 +1,7 @@
 """How long a connection goes on with a plan that a table has outgrown."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
@@ -9,7 +10,9 @@ import pytest
 from gateway.devtools.embedded import PostgresServer
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore
+from gateway.store.postgres.connecting import PLANS
 from gateway.store.postgres.lane import PLANS_KEPT
+from gateway.store.postgres.queries import QUERIES
 from tests.store.contract.harness import KEPT, fresh_key, intent, reserved, response
 from tests.store.postgres.conftest import MakeStore
 from tests.support.faults import FaultProxy
@@ -82,3 +85,19 @@ async def test_a_fault_while_a_connection_plans_anew(
         assert (met.value.reason, met.value.may_have_landed) == (reason, not cuts)
     assert await store.find(wanted.key) is None
     assert (await store.complete(lease, response(), KEPT)).transition is Transition.DONE
+
+
+async def test_no_statement_is_compiled(every_database: str) -> None:
+    """To compile one takes a hundred times as long as to run it."""
+    connection = await asyncpg.connect(every_database)
+    try:
+        await connection.execute(PLANS)
+        for name, sql in QUERIES.items():
+            parameters = (await connection.prepare(sql)).get_parameters()
+            await connection.execute(f"PREPARE explained AS {sql}")
+            nothing = ", ".join("NULL" for _ in parameters)
+            told = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE explained {f'({nothing})' if nothing else ''}")
+            await connection.execute("DEALLOCATE explained")
+            assert "JIT" not in json.loads(told)[0], name
+    finally:
+        await connection.close()
