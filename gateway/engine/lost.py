@@ -11,6 +11,7 @@ that nobody releases comes to no harm: its lease lapses, and it is in doubt, sin
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -60,7 +61,7 @@ class LostReplies:
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
-        self._pending: dict[bytes, _Pending] = {}
+        self._pending: OrderedDict[bytes, _Pending] = OrderedDict()
         self._worker: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._last_words = False
@@ -99,7 +100,7 @@ class LostReplies:
     def take_back(self, lost: LostReply) -> None:
         """Release it in the background: nothing was sent under it, and nothing will be."""
         if len(self._pending) >= PENDING_MAX:
-            self._pending.pop(next(iter(self._pending)))
+            self._pending.popitem(last=False)
             self._deps.observer.background_failed("take_back", OverflowError(f"more than {PENDING_MAX} reserves to take back"))
         self._pending[lost.lease.owner] = _Pending(lost, self._deps.clock.boottime())
         self._news.set()

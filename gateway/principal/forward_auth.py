@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import re
+from collections import OrderedDict
 
 from gateway.core.field_names import FORWARDED, FORWARDED_FAMILIES, FRAMING, HOP_BY_HOP, REPLACED
 from gateway.core.headers import wire_name
@@ -53,7 +54,7 @@ class ForwardAuth:
         self._upstream = upstream
         self._clock = clock
         self._seed = os.urandom(32)
-        self._remembered: dict[bytes, tuple[float, bytes]] = {}  # about in the order in which they end
+        self._remembered: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()  # about in the order in which they end
         self._asking: dict[bytes, asyncio.Task[Verdict]] = {}
         self._closed = False
 
@@ -151,7 +152,7 @@ class ForwardAuth:
             return
         remembered.pop(digest, None)
         while remembered and (len(remembered) >= MAX_REMEMBERED or remembered[next(iter(remembered))][0] <= now):
-            del remembered[next(iter(remembered))]
+            remembered.popitem(last=False)
         remembered[digest] = (ends, value)
 
 

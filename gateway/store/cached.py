@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
+from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Remembered, Retention, Settled, Store, StoreObserver, Transition
 from gateway.ports.accepted import Parked, Promise
+from gateway.store.completed import CompletedEntry, completed_entry
 from gateway.store.null_observer import NullObserver
-from gateway.store.replay_cache import Answer, ReplayCache
+from gateway.store.replay_cache import ReplayCache
 
 STORE = "local"
 
@@ -61,8 +62,10 @@ class CachedStore:
         intent, expires_at_us = lease.intent, settled.expires_at_us
         done = settled.transition is Transition.DONE or settled.transition is Transition.ALREADY
         if intent is not None and not intent.terms.observed and expires_at_us is not None and done and settled.whole:
-            answer = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires_at_us, response)
-            self._cache.put(lease.key, answer, asked)
+            entry = CompletedEntry(
+                intent.fingerprint, lease.owner, expires_at_us, lease.record_id, 0, lease.attempt, intent.request_id, response
+            )
+            self._cache.put(lease.key, entry, asked)
         return settled
 
     async def release(self, lease: Lease, reason: str, retention: Retention) -> Settled:
@@ -90,16 +93,6 @@ class CachedStore:
         return self._store.now_us()
 
     def _learn(self, found: Record, asked: float) -> None:
-        if found.status is not Status.COMPLETED or found.expired or found.response is None or found.expires_at_us is None:
-            return
-        answer = Answer(
-            found.record_id,
-            found.fingerprint,
-            found.owner,
-            found.attempt,
-            found.request_id,
-            found.expires_at_us,
-            found.response,
-            found.version,
-        )
-        self._cache.put(found.key, answer, asked)
+        entry = completed_entry(found)
+        if entry is not None:
+            self._cache.put(found.key, entry, asked)

@@ -14,7 +14,7 @@ back to a Redis that is away is told it later, as long as that counts.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
@@ -46,7 +46,7 @@ class QuotaCounter:
         self.clock = clock
         self.writes = writes
         self.running: Counter[str] = Counter()
-        self.taken: dict[str, float] = {}
+        self.taken: OrderedDict[str, float] = OrderedDict()
         self._places: dict[bytes, Place] = {}
 
     def now(self) -> float:
@@ -189,7 +189,7 @@ class Place:
             if wait:
                 raise OverQuota(Exceeded(Limit.NEW_KEYS, wait))
             if len(counter.taken) >= _REMEMBERED:
-                counter.taken.pop(next(iter(counter.taken)))
+                counter.taken.popitem(last=False)
             counter.taken[share.scope_id] = tat
         self._here = True
         self._took()

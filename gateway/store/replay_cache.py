@@ -10,8 +10,11 @@ when it was asked for may be told again for a few seconds, and no longer: that i
 * An answer is told only under its own fingerprint, and only while an upper estimate of the authority's clock is before its expiry. Without
   such an estimate nothing is told.
 * It takes no more than so many bytes. The oldest go first.
+* An answer is kept as bytes until it is first asked for: most never are (`gateway.store.completed`).
 """
 
+import struct
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -19,9 +22,13 @@ from uuid import UUID
 
 from gateway.core.model import Fingerprint, Record, RecordKey, Status, StoredResponse
 from gateway.ports import Remembered
+from gateway.store.completed import CompletedEntry, parts_of, read_completed
+
+PACKED = 384
+"""Bytes that an answer which is kept as bytes takes beside them: its key, and its place in the table."""
 
 OVERHEAD = 1792
-"""Bytes that an entry takes beside its answer: its key, its record, its place in the table, and the marks of a replay."""
+"""Bytes that one which was asked for takes beside its text: its key, its record, its place in the table, and the marks of a replay."""
 
 _HEADER = 128
 """Bytes that a header line takes beside its text, which is there twice: in the answer, and in what is written of it."""
@@ -29,28 +36,22 @@ _HEADER = 128
 _SHARE = 16
 """An answer that takes more than this part of the whole is not kept: it would drive out too many others."""
 
+_HEAD = struct.Struct("=dqHBB16s")
+"""When it ends (CLOCK_BOOTTIME), when it expires, fingerprint version, lengths of its policy and digest, owner. Of this process alone."""
+
 _Name: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
-    """A completed record, without what only its place tells. `expires_at_us` is on the authority's clock.
-
-    The last three are the cache's: when it ends (CLOCK_BOOTTIME), the bytes that it takes, and what is told of it: the record, which is
-    made when it is first asked for, with its response made ready.
+class _Answer:
+    """One that was asked for. `ends` is CLOCK_BOOTTIME. Once it was told: `told` is the record with its response made ready, and `size` the
+    bytes that all of it takes.
     """
 
-    record_id: UUID
-    fingerprint: Fingerprint
-    owner: bytes
-    attempt: int
-    request_id: str
-    expires_at_us: int
-    response: StoredResponse
-    version: int = 0
-    ends: float = 0.0
-    size: int = 0
+    entry: CompletedEntry
+    ends: float
     told: Remembered | None = None
+    size: int = 0
 
 
 class ReplayCache:
@@ -74,7 +75,8 @@ class ReplayCache:
         self._now = now
         self._deleted = deleted
         self._ready = ready
-        self._answers: dict[_Name, Answer] = {}
+        # The oldest leaves first. A plain dict looks for its first entry among all that have left before.
+        self._answers: OrderedDict[_Name, bytes | _Answer] = OrderedDict()
         self._forgotten: dict[_Name, float] = {}
         self._cleared = float("-inf")
         self._held = 0
@@ -90,31 +92,33 @@ class ReplayCache:
         Its `expires_in` is that of the first hit, so it may be `seconds` old.
         """
         name = (key.scope_id, key.key)
-        answer = self._answers.get(name)
-        if answer is None or (now := now_us()) is None:
+        kept = self._answers.get(name)
+        if kept is None or (now := now_us()) is None:
             return None
-        if answer.ends <= (self._now() if at is None else at) or answer.expires_at_us <= now or self._deleted(answer.record_id):
+        answer = _read(kept) if isinstance(kept, bytes) else kept
+        entry = answer.entry
+        if answer.ends <= (self._now() if at is None else at) or entry.expires_at_us <= now or self._deleted(entry.record_id):
             self._drop(name)
             return None
-        if answer.fingerprint != fingerprint:
+        if entry.fingerprint != fingerprint:
             return None
         return answer.told or self._first(key, name, answer, now)
 
-    def put(self, key: RecordKey, answer: Answer, asked: float) -> None:
+    def put(self, key: RecordKey, entry: CompletedEntry, asked: float) -> None:
         """Keep what was learned from a question that was sent after `asked` (CLOCK_BOOTTIME)."""
-        name = (key.scope_id, key.key)
-        answer.ends, answer.size = asked + self.seconds, _size(answer.response)
-        if asked <= self._cleared or asked <= self._forgotten.get(name, self._cleared):
+        name, ends = (key.scope_id, key.key), asked + self.seconds
+        if asked <= self._cleared or (self._forgotten and asked <= self._forgotten.get(name, self._cleared)):
             return
         known = self._answers.get(name)
         if known is not None:
-            if known.ends > answer.ends:
+            if _ends(known) > ends:
                 return  # a slow reply: what is known was learned later, and may be of a later life
             self._drop(name)
-        if answer.size * _SHARE > self.limit:
+        packed = _packed(entry, ends)
+        if packed is None or (PACKED + len(packed)) * _SHARE > self.limit:
             return
-        self._answers[name] = answer
-        self._held += answer.size
+        self._answers[name] = packed
+        self._held += PACKED + len(packed)
         if self._held > self.limit:
             self._make_room()
 
@@ -136,49 +140,82 @@ class ReplayCache:
     def purge(self) -> None:
         """Give back what nobody will be told any more. To be called now and then; until it is, entries that have ended are merely kept."""
         now = self._now()
-        for name in [name for name, answer in self._answers.items() if answer.ends <= now]:
+        for name in [name for name, answer in self._answers.items() if _ends(answer) <= now]:
             self._drop(name)
 
-    def _first(self, key: RecordKey, name: _Name, answer: Answer, now_us: int) -> Remembered | None:
+    def _first(self, key: RecordKey, name: _Name, answer: _Answer, now_us: int) -> Remembered | None:
         """What all hits are told, made once. None: it cannot be made ready, and the store shall say so."""
+        entry = answer.entry
         try:
-            response = self._ready(key, answer.record_id, answer.response)
+            response = self._ready(key, entry.record_id, entry.response)
         except ValueError:
             self._drop(name)
             return None
-        if response is not answer.response:
-            self._held -= answer.size
-            answer.response, answer.size = response, _size(response)
-            self._held += answer.size
         record = Record(
             key,
-            answer.record_id,
-            answer.version,
+            entry.record_id,
+            entry.version,
             Status.COMPLETED,
-            answer.fingerprint,
-            answer.owner,
-            answer.attempt,
-            answer.request_id,
-            expires_in=(answer.expires_at_us - now_us) / 1e6,
-            expires_at_us=answer.expires_at_us,
+            entry.fingerprint,
+            entry.owner,
+            entry.attempt,
+            entry.request_id,
+            expires_in=(entry.expires_at_us - now_us) / 1e6,
+            expires_at_us=entry.expires_at_us,
             response=response,
         )
         answer.told = told = Remembered(record)
+        answer.size = _size_of(response)
+        self._held += answer.size - _size(self._answers[name])
+        self._answers[name] = answer  # in the place of its bytes
         if self._held > self.limit:
             self._make_room()
         return told
 
     def _make_room(self) -> None:
         while self._held > self.limit:
-            self._drop(next(iter(self._answers)))
+            _, answer = self._answers.popitem(last=False)
+            self._held -= _size(answer)
 
     def _drop(self, name: _Name) -> None:
         answer = self._answers.pop(name, None)
         if answer is not None:
-            self._held -= answer.size
+            self._held -= _size(answer)
 
 
-def _size(response: StoredResponse) -> int:
+def _packed(entry: CompletedEntry, ends: float) -> bytes | None:
+    """None: the form cannot hold it, which leaves it to the store."""
+    meaning = entry.fingerprint
+    policy, digest = meaning.policy, meaning.digest
+    try:
+        head = _HEAD.pack(ends, entry.expires_at_us, meaning.version, len(policy), len(digest), entry.owner)
+        return b"".join((head, policy, digest, *parts_of(entry)))
+    except (struct.error, ValueError):
+        return None
+
+
+def _read(packed: bytes) -> _Answer:
+    ends, expires_at_us, version, policy_length, digest_length, owner = _HEAD.unpack_from(packed)
+    middle = _HEAD.size + policy_length
+    end = middle + digest_length
+    meaning = Fingerprint(version, packed[_HEAD.size : middle], packed[middle:end])
+    entry = read_completed(packed, end, len(packed), meaning, owner, expires_at_us)
+    assert entry is not None, "it was packed here"
+    return _Answer(entry, ends)
+
+
+def _ends(answer: bytes | _Answer) -> float:
+    if isinstance(answer, bytes):
+        ends: float = _HEAD.unpack_from(answer)[0]
+        return ends
+    return answer.ends
+
+
+def _size(answer: bytes | _Answer) -> int:
+    return PACKED + len(answer) if isinstance(answer, bytes) else answer.size
+
+
+def _size_of(response: StoredResponse) -> int:
     size = OVERHEAD + len(response.reason)
     if response.body is not None:
         size += len(response.body)

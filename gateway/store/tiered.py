@@ -49,14 +49,15 @@ from uuid import UUID
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
 from gateway.ports.accepted import Parked, Promise
+from gateway.store.completed import CompletedEntry, completed_entry
 from gateway.store.deletions import Deletions
 from gateway.store.held import Held, HeldLeases, milliseconds
 from gateway.store.limited import claim_within, reserve_within
 from gateway.store.looks import Looks
 from gateway.store.null_observer import NullObserver
 from gateway.store.quotas import Place, QuotaCounter
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, encode_completed, encode_lease
-from gateway.store.redis.facts import completed_entry, in_progress, replayable
+from gateway.store.redis.codec import LeaseEntry, Seal, decode, encode_completed, encode_lease
+from gateway.store.redis.facts import in_progress, replayable
 from gateway.store.redis.hotpath import Found, HotPath, Told
 from gateway.store.redis.writeback import Write, Writeback
 

@@ -1,16 +1,18 @@
 """What the cache of completed answers tells, for how long, and how much it takes."""
 
 import secrets
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.core.model import Fingerprint, RecordKey, StoredResponse
 from gateway.core.packing import ZLIB, pack, unpacked
-from gateway.store.replay_cache import OVERHEAD, Answer, ReplayCache
+from gateway.store.completed import CompletedEntry
+from gateway.store.replay_cache import OVERHEAD, ReplayCache
 
 SECONDS = 3.0
 MEANING, OTHER = Fingerprint(3, b"p" * 32, b"d" * 32), Fingerprint(3, b"p" * 32, b"e" * 32)
@@ -22,8 +24,8 @@ def response(body: bytes | None = b"paid") -> StoredResponse:
     return StoredResponse(201, b"Created", ((b"Content-Type", b"text/plain"),), body, len(body or b""), b"d" * 32)
 
 
-def answer(body: bytes | None = b"paid", expires_at_us: int = EXPIRES, life: int = 1) -> Answer:
-    return Answer(UUID(int=life), MEANING, b"o" * 16, 1, "request-1", expires_at_us, response(body))
+def answer(body: bytes | None = b"paid", expires_at_us: int = EXPIRES, life: int = 1) -> CompletedEntry:
+    return CompletedEntry(MEANING, b"o" * 16, expires_at_us, UUID(int=life), 0, 1, "request-1", response(body))
 
 
 def at(now_us: int | None) -> Callable[[], int | None]:
@@ -148,11 +150,10 @@ def test_a_packed_body_is_unpacked_once() -> None:
     assert encoding == ZLIB
     kept = replace(response(plain), body=body, encoding=ZLIB)
     cache.put(KEY, replace(answer(), response=kept), bench.clock.now)
-    before = cache.held
     found = cache.get(KEY, MEANING, at(0))
     assert found is not None
     assert found.record.response == response(plain)
-    assert cache.held == before + len(plain) - len(body)
+    assert cache.held == OVERHEAD + len(b"Created") + 128 + 2 * len(b"Content-Typetext/plain") + len(plain)
     cache.put(KEY, replace(answer(), response=replace(kept, body=body[:-1])), bench.clock.now)
     assert cache.get(KEY, MEANING, at(0)) is None
     assert cache.held == 0
@@ -181,6 +182,43 @@ def test_the_oldest_make_room_and_a_large_one_stays_out() -> None:
     assert cache.get(KEY, MEANING, at(0)) is None
 
 
+def test_an_answer_that_nobody_has_asked_for_takes_a_third() -> None:
+    """Nearly all are never asked for: so that many fit, they are kept as bytes until they are."""
+    bench = Bench()
+    cache = bench.cache()
+    cache.put(KEY, answer(), bench.clock.now)
+    before = cache.held
+    cache.get(KEY, OTHER, at(0))
+    assert cache.held == before
+    cache.get(KEY, MEANING, at(0))
+    assert cache.held > 3 * before
+
+
+def test_the_bytes_that_it_counts_are_those_that_it_takes() -> None:
+    """Within a tenth, told or not."""
+    bench = Bench()
+    cache = bench.cache(1 << 24)
+    keys = [(f"payments:{'s' * 40}-{number % 3}", secrets.token_hex(18)) for number in range(4000)]
+    for told in (False, True):
+        tracemalloc.start()
+        for scope, key in keys:
+            cache.put(RecordKey(scope, f"{key[:20]}{key[20:]}"), _of_its_own(), bench.clock.now)
+        if told:
+            assert all(cache.get(RecordKey(scope, key), MEANING, at(0)) is not None for scope, key in keys)
+        taken, _ = tracemalloc.get_traced_memory()
+        assert taken < cache.held * 1.1
+        cache.clear()
+        tracemalloc.stop()
+        bench.clock.now += 1.0
+
+
+def _of_its_own() -> CompletedEntry:
+    """An answer that shares nothing with another one."""
+    lines = tuple((b"X-Field-%d" % number, secrets.token_bytes(20).replace(b"\n", b"")) for number in range(8))
+    kept = StoredResponse(201, b"Created", lines, secrets.token_bytes(300), 300, secrets.token_bytes(32))
+    return CompletedEntry(MEANING, secrets.token_bytes(16), EXPIRES, uuid4(), 0, 1, secrets.token_hex(24), kept)
+
+
 def test_what_nobody_asks_for_is_given_back() -> None:
     bench = Bench()
     cache = bench.cache()
@@ -201,7 +239,7 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.bench = Bench()
         self.cache = self.bench.cache(self.LIMIT)
-        self.learned: dict[RecordKey, list[tuple[float, Answer]]] = {}
+        self.learned: dict[RecordKey, list[tuple[float, CompletedEntry]]] = {}
         self.barred: dict[RecordKey, float] = {}
 
     keys = st.integers(0, 3).map(lambda number: RecordKey("s", str(number)))
@@ -209,7 +247,7 @@ class Model(RuleBasedStateMachine):
     @rule(key=keys, ago=st.floats(0, 4), expires=st.integers(0, 20), size=st.integers(0, 5000), life=st.integers(1, 4))
     def put(self, key: RecordKey, ago: float, expires: int, size: int, life: int) -> None:
         asked = self.bench.clock.now - ago
-        given = answer(bytes(size), expires, life)
+        given = replace(answer(bytes(size), expires, life), request_id=f"request-{len(self.learned.get(key, ()))}")
         self.cache.put(key, given, asked)
         self.learned.setdefault(key, []).append((asked, given))
 
@@ -217,7 +255,7 @@ class Model(RuleBasedStateMachine):
     def get(self, key: RecordKey, now_us: int, meaning: Fingerprint) -> None:
         found = self.cache.get(key, meaning, at(now_us))
         if found is not None:
-            asked = next(asked for asked, given in self.learned[key] if given.told is found)
+            asked = next(asked for asked, given in self.learned[key] if given.request_id == found.record.request_id)
             assert meaning == MEANING
             assert self.bench.clock.now < asked + SECONDS
             assert asked > self.barred.get(key, float("-inf"))

@@ -3,7 +3,8 @@
 from uuid import UUID
 
 from gateway.core.model import Record, RecordKey, Status
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry
+from gateway.store.completed import CompletedEntry
+from gateway.store.redis.codec import LeaseEntry
 
 _UNKNOWN_ID = UUID(int=0)
 
@@ -29,20 +30,4 @@ def replayable(key: RecordKey, entry: CompletedEntry, now_us: int | None) -> Rec
         expires_in=(entry.expires_at_us - now_us) / 1e6,
         expires_at_us=entry.expires_at_us,
         response=entry.response,
-    )
-
-
-def completed_entry(record: Record) -> CompletedEntry | None:
-    """A record of the authority as an entry, or None when it is not final."""
-    if record.status is not Status.COMPLETED or record.expired or record.response is None or record.expires_at_us is None:
-        return None
-    return CompletedEntry(
-        record.fingerprint,
-        record.owner,
-        record.expires_at_us,
-        record.record_id,
-        record.version,
-        record.attempt,
-        record.request_id,
-        record.response,
     )

@@ -16,8 +16,9 @@ from gateway.operate.operations import Conflict, Done, NotFound, Operator, TooEa
 from gateway.ports import StoreUnavailable, Transition
 from gateway.ports.reconciliation import Entry, Evidence, Fence, Listed, Selection, Shown
 from gateway.runtime.system import SystemClock
+from gateway.store.completed import CompletedEntry
 from gateway.store.postgres import PostgresStore
-from gateway.store.redis.codec import CompletedEntry, Seal, decode
+from gateway.store.redis.codec import Seal, decode
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.tiered import TieredStore
 from tests.operate.operations.bench import BY, KEPT, OVER, POLICY, Bench, key

@@ -8,9 +8,10 @@ import pytest_asyncio
 from gateway.core.model import Record, RecordKey
 from gateway.ports.reconciliation import Audit, Entry
 from gateway.runtime.system import SystemClock
+from gateway.store.completed import CompletedEntry
 from gateway.store.postgres import PostgresStore
 from gateway.store.redis.breaker import Breaker
-from gateway.store.redis.codec import CompletedEntry, Seal, decode, encode_completed
+from gateway.store.redis.codec import Seal, decode, encode_completed
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore

@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.core.model import Fingerprint, StoredResponse
 from gateway.core.packing import ENCODINGS, PLAIN, ZLIB
+from gateway.store.completed import CompletedEntry
 from gateway.store.redis import codec
-from gateway.store.redis.codec import (
-    CompletedEntry,
-    LeaseEntry,
-    Seal,
-    encode_lease,
-    entry_key,
-    lease_prefix,
-)
+from gateway.store.redis.codec import LeaseEntry, Seal, encode_lease, entry_key, lease_prefix
 
 SEAL = Seal(b"secret")
 decode = partial(codec.decode, seal=SEAL)

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.core.model import Lease
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry
+from gateway.store.completed import CompletedEntry
+from gateway.store.redis.codec import LeaseEntry
 from tests.store.redis.support import eventually
 from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, record_of, response, tiers
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.core.model import Lease, Status
+from gateway.store.completed import CompletedEntry
 from gateway.store.redis import writeback
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry
+from gateway.store.redis.codec import LeaseEntry
 from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, record_of, response, tiers
 
 MOMENT = 0.3

@@ -9,7 +9,8 @@ import pytest
 from gateway.core.model import Status, Tombstone
 from gateway.core.packing import ZLIB
 from gateway.ports import Retention, StoreUnavailable, Transition
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry, entry_key
+from gateway.store.completed import CompletedEntry
+from gateway.store.redis.codec import LeaseEntry, entry_key
 from tests.store.redis.support import eventually, fingerprint, token
 from tests.store.redis.tiers import KEPT, RETENTION, Heard, Tiers, intent, key, lease_of, record_of, response, tiers, with_terms
 

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.core.model import Status, Tombstone
 from gateway.ports import Retention, StoreUnavailable
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry
+from gateway.store.completed import CompletedEntry
+from gateway.store.redis.codec import LeaseEntry
 from tests.store.redis.support import eventually, fingerprint
 from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, record_of, response, tiers, with_terms
 

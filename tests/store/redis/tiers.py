@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from gateway.core.model import Fingerprint, Intent, Lease, Record, RecordKey, StoredResponse, Terms, Tombstone
 from gateway.ports import Retention, StoreUnavailable
+from gateway.store.completed import CompletedEntry
 from gateway.store.null_observer import NullObserver
-from gateway.store.redis.codec import CompletedEntry, LeaseEntry, Seal, decode, entry_key
+from gateway.store.redis.codec import LeaseEntry, Seal, decode, entry_key
 from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.link import Link
 from gateway.store.tiered import TieredStore

@@ -18,11 +18,12 @@ from gateway.ports.accepted import Ended, Parked, Promise
 from gateway.ports.accepted import Taken as TakenWork
 from gateway.ports.participation import Progress
 from gateway.store.cached import CachedStore
+from gateway.store.completed import CompletedEntry
 from gateway.store.quotas import Place
-from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, CompletedEntry, LeaseEntry, Seal, decode, encode_lease
+from gateway.store.redis.codec import LEASE_FORMAT, SEAL_LENGTH, LeaseEntry, Seal, decode, encode_lease
 from gateway.store.redis.facts import in_progress
 from gateway.store.redis.hotpath import Acquired, Found
-from gateway.store.replay_cache import Answer
+from gateway.store.replay_cache import _read
 from gateway.store.tiered import Taken, TieredStore
 from tests.system.simulation.authority import UnreliableAcceptance, UnreliableStore, at_once
 from tests.system.simulation.environment import SeededRandomness
@@ -174,14 +175,16 @@ class LearnsBeforeTheCommit(CachedStore):
         intent, now_us = lease.intent, self.now_us()
         if intent is not None and now_us is not None:
             expires = now_us + int(retention.seconds * 1e6)
-            known = Answer(lease.record_id, intent.fingerprint, lease.owner, lease.attempt, intent.request_id, expires, response)
+            meaning, request_id = intent.fingerprint, intent.request_id
+            known = CompletedEntry(meaning, lease.owner, expires, lease.record_id, 0, lease.attempt, request_id, response)
             self._cache.put(lease.key, known, self._clock.boottime())
         return await super().complete(lease, response, retention)
 
 
 class TellsAnyMeaningFromMemory(CachedStore):
     def known(self, key: RecordKey, fingerprint: Fingerprint, now: float) -> Remembered | None:
-        entry = self._cache._answers.get((key.scope_id, key.key))
+        kept = self._cache._answers.get((key.scope_id, key.key))
+        entry = _read(kept).entry if isinstance(kept, bytes) else None if kept is None else kept.entry
         known = None if entry is None else super().known(key, entry.fingerprint, now)
         return None if known is None else Remembered(replace(known.record, fingerprint=fingerprint))
 
