@@ -1,21 +1,24 @@
-"""A client's connection: its requests one after the other, its times, and how it ends."""
+"""A client's connection: what the event loop tells it, its times, and how it ends. What it reads is in `intake`, its requests one after
+the other in `request_cycle`.
+"""
 
 import asyncio
 import contextlib
 import logging
 import select
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from gateway.core.problems import Problem
 from gateway.http.cork import SMALL, Cork
 from gateway.http.head_parser import HeadParser
 from gateway.http.limits import ClientLimits, Crowd, peer_address
-from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
+from gateway.http.lingering_close import FAREWELL, LINGER
 from gateway.http.refusals import Refusals
-from gateway.http.request import Request, RequestBody, RequestFactory
-from gateway.http.response import Answering, Underway, WireResponse, reason_of, untaken, wire_response
+from gateway.http.request import RequestBody
+from gateway.http.request_cycle import Handler, RequestCycle
+from gateway.http.response import untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
 from gateway.principal import certificate_subject
@@ -26,20 +29,6 @@ TURNED_AWAY = 256
 _log = logging.getLogger(__name__)
 
 
-class Handler(Protocol):
-    """Who answers requests."""
-
-    @property
-    def make_request(self) -> RequestFactory[Any]:
-        """What makes of a head that has come in the request that `handle` takes."""
-        ...
-
-    @property
-    def handle(self) -> Callable[[Any], Answering]:
-        """Answers one. It is called as soon as the head is whole; what it gives to be awaited runs in a task of its own."""
-        ...
-
-
 class Keeper(Protocol):
     """Who knows which connections are open."""
 
@@ -48,44 +37,31 @@ class Keeper(Protocol):
     def connection_lost(self, connection: "ClientConnection") -> None: ...
 
 
-class ClientConnection(LingeringClose):
+class ClientConnection(RequestCycle):
     """One client's connection, until it is lost. `address` is the peer's (IPv4-mapped ones as IPv4), None on a unix socket.
 
     `half_closed`: the client has ended its sending and may still be reading. `upgradable`: the request at hand asked for another
     protocol in a way that lets `take_over` be called once it was agreed to. `entered`: the crowd was asked already, and said this.
-    `made`: it was, and counts itself out of the crowd when it is lost. `task` handles the request at hand, if that waits for something that
-    no callback brings.
+    `made`: it was, and counts itself out of the crowd when it is lost.
 
     An exception in one of the loop's callbacks is ours, and leaves nobody waiting: the connection is cut and its loss is told, as if the
     client had left.
     """
 
     __slots__ = (
-        "_answer",
-        "_asked",
-        "_close",
         "_cork",
         "_corked",
         "_crowd",
         "_drained",
         "_entered",
-        "_farewell",
-        "_handled",
         "_header_timeout",
         "_keeper",
         "_lost",
         "_make",
-        "_refusals",
-        "_since",
-        "_skip_to",
-        "_skipped",
         "_subject",
-        "_tunnel",
-        "_underway",
         "address",
         "made",
         "secure",
-        "task",
         "writing_paused",
     )
 
@@ -101,32 +77,20 @@ class ClientConnection(LingeringClose):
         cork: Cork,
         entered: bool | None = None,
     ) -> None:
-        super().__init__(limits, memory)
+        super().__init__(handler, limits, memory, refusals)
         self._keeper = keeper
         self._make = handler.make_request
-        self._answer = handler.handle
         self._header_timeout = limits.header_timeout
         self._crowd = crowd
-        self._refusals = refusals
         self._entered = entered
         self._cork = cork
         self._corked = b""  # written, and held back until the end of this turn of the loop
         self.made = False
-        self._asked = False  # at least one request has come in
-        self._close = False  # the request at hand is the last
         self._lost: list[tuple[Callable[[], object], bool]] = []
         self._drained: asyncio.Future[None] | None = None
-        self._skipped: Request | None = None  # whose body is read past
-        self._skip_to = 0
-        self._tunnel: ClientTunnel | None = None
         self._subject: bytes | None = None
-        self._since = self._loop.time()  # idle since, or open since if nothing was asked yet
-        self._farewell = False
         self.address: str | None = None
         self.secure = False
-        self.task: asyncio.Task[None] | None = None
-        self._underway: Underway | None = None
-        self._handled: asyncio.Future[None] | None = None
         self.writing_paused = False
 
     # ---- for the request's handler
@@ -319,6 +283,11 @@ class ClientConnection(LingeringClose):
         if self._wire is not None:
             self._wire.abort()
 
+    def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
+        self._asked = True
+        request = self._make(self, head.method, head.target, head.version, head.fields, body, head.keep_alive)
+        self._take_answer(request, self._answer, request)
+
     # ---- its beginning
 
     def _open(self, wire: asyncio.Transport) -> None:
@@ -339,162 +308,6 @@ class ClientConnection(LingeringClose):
         else:
             wire.write(answer)
             self._part(FAREWELL)
-
-    # ---- one request after the other
-
-    def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
-        self._asked = True
-        request = self._make(self, head.method, head.target, head.version, head.fields, body, head.keep_alive)
-        self._take_answer(request, self._answer, request)
-
-    def _take_answer(self, request: Request, make: Callable[[Any], Answering], of: Any) -> None:
-        """Write the answer if it is at hand. Else a task waits for it, unless a callback brings it."""
-        answering: Answering
-        written: WireResponse | None = None
-        try:
-            answering = make(of)
-            if isinstance(answering, WireResponse) and (answering.started or answering.send(request)):
-                written = answering
-        except ConnectionError:
-            self._answered(request, None)
-            return
-        except Exception as error:  # whatever it is, the client is answered
-            answering = self._failure(error)
-        if written is not None:
-            self._answered(request, written)  # what fails in it is no reason for a second answer
-        elif isinstance(answering, Underway):
-            self._underway = answering
-            answering.due = partial(self._came, request)
-        else:
-            self.task = self._loop.create_task(self._exchange(request, answering))
-
-    def _came(self, request: Request, make: Callable[[Any], Answering], of: Any) -> None:
-        """What was under way is here, or will be after a wait."""
-        self._underway = None
-        try:
-            self._take_answer(request, make, of)
-        except Exception as error:
-            self._fail(error)
-
-    async def _exchange(self, request: Request, answering: WireResponse | Awaitable[WireResponse]) -> None:
-        """Have a request answered that waits for something, or whose client takes its time."""
-        response: WireResponse | None
-        try:
-            response = answering if isinstance(answering, WireResponse) else await answering
-            if answering is response or not response.started:
-                await response.prepare(request)
-        except ConnectionError:
-            response = None
-        except Exception as error:  # whatever it is, the client is answered
-            response = await self._answer_failure(request, error)
-        except BaseException:
-            self.task = None
-            self._tell_handled()
-            self.force_close()
-            raise
-        self.task = None
-        try:
-            self._answered(request, response)
-        except Exception as error:
-            self._fail(error)
-
-    async def _answer_failure(self, request: Request, error: Exception) -> WireResponse | None:
-        response = self._failure(error)
-        if self._tunnel is not None:  # no place for an answer
-            return None
-        try:
-            await response.prepare(request)
-        except Exception as broken:
-            if not isinstance(broken, ConnectionError):
-                _log.error("A failure could not be told", exc_info=broken)
-            return None
-        return response
-
-    def _failure(self, error: Exception) -> WireResponse:
-        """A failure of our own. The connection is closed after it."""
-        _log.error("Error handling request", exc_info=error)
-        status, headers, body = self._refusals.failure()
-        return wire_response(status, reason_of(status), headers, body, close=True)
-
-    def _answered(self, request: Request, response: WireResponse | None) -> None:
-        """The answer was written. None: there is nobody to talk to any more."""
-        if self._handled is not None:
-            self._tell_handled()
-        if response is None or self._ends_with(request, response):
-            self._no_more()
-        elif request.body.complete:
-            self._request_done()
-        else:
-            self._skip(request)
-
-    def _ends_with(self, request: Request, response: WireResponse) -> bool:
-        """After an answer: whether it was the last. If so, the connection is being closed, or is about to be told why."""
-        if self._tunnel is not None:
-            self._tunnel.close()
-            self._tunnel = None
-            return True
-        if self.refusal is not None or self._leaving:
-            return True
-        if response.keep_alive and not self._close:
-            return False
-        complete = request.body.complete
-        if complete and not self._rest and (self.half_closed or not request.keep_alive):
-            self._shut()  # the client sends no more, and all it has sent was read
-        else:
-            sending = not complete or bool(self._rest)
-            self._part(LINGER if sending else FAREWELL, sending=sending)
-        return True
-
-    def _skip(self, request: Request) -> None:
-        """Read past what is left of a body that nobody wanted, unless that takes too long."""
-        body = self._incoming
-        assert body is not None, "a body that is not complete is coming in"
-        self._skipped = request
-        self._skip_to = body.received + LINGER_BYTES
-        self._alarm.set(self._loop.time() + LINGER)
-        body.discard()
-        self._continue()
-
-    def _body_ended(self) -> None:
-        if self._skipped is not None:
-            self._request_done()
-
-    def _request_done(self) -> None:
-        """The request that was handed over is answered and its body is read: on to what came behind it."""
-        if self._unfinished.counted:
-            self._unfinished.close()
-        self._busy = self.upgradable = False
-        self._skipped = None
-        wire = self._wire
-        self._untaken = untaken(wire) if wire is not None and wire.get_write_buffer_size() else None
-        self._since = now = self._loop.time()
-        self._alarm.set(now + self._idle_timeout)
-        if self._rest or self._reading_paused or self.half_closed or self._close:
-            self._continue()
-
-    def _continue(self) -> None:
-        """Look at what came behind the request at hand, unless that is being done."""
-        if self._taking or self._leaving:
-            return
-        if self._rest or self._reading_paused:
-            self.take_in(b"")
-        if self.half_closed and self._incoming is not None:
-            self._incoming.lose("the client ended in the middle of its request")
-        if not self._busy and (self._close or (self.half_closed and not self._rest)):
-            self._no_more()
-
-    def _no_more(self) -> None:
-        wire, self._tunnel = self._wire, None
-        if self._leaving or wire is None:
-            return
-        if self.refusal is not None and not wire.is_closing():
-            self.uncork()
-            wire.write(self._refusals.refusal(self.refusal))
-            self._part(LINGER)
-        elif self._farewell:
-            self._part(FAREWELL, sending=False)
-        else:
-            self._shut()
 
     # ---- the end
 
@@ -517,26 +330,6 @@ class ClientConnection(LingeringClose):
         elif not (self._head or self._rest) and self._loop.time() >= self._since + quiet and not _unread(wire):
             self._farewell = True  # what crosses our end on the wire is read, and meets no reset
             self.close()
-
-    def handled(self) -> asyncio.Future[None] | None:
-        """Done when the request at hand is answered, or the connection is lost. None if there is no request that waits for anything."""
-        if self._handled is None and (self.task is not None or self._underway is not None):
-            self._handled = self._loop.create_future()
-        return self._handled
-
-    def give_up(self) -> None:
-        """End the handling of the request at hand, which is told so: not before its first step, without which it would tell nobody."""
-        if self.task is not None:
-            self._loop.call_soon(self.task.cancel)
-        elif self._underway is not None:
-            self._loop.call_soon(self._give_up_underway)
-
-    def _give_up_underway(self) -> None:
-        """Its answer may have come meanwhile, and a task may wait for the rest of it."""
-        if self._underway is None:
-            self.give_up()
-        else:
-            self._underway.cancel()
 
     def force_close(self) -> None:
         """Close now. What was written still leaves, if the client takes it in time."""
@@ -629,11 +422,6 @@ class ClientConnection(LingeringClose):
     def _end_tunnel(self) -> None:
         if self._tunnel is not None:
             self._tunnel.end()
-
-    def _tell_handled(self) -> None:
-        handled, self._handled = self._handled, None
-        if handled is not None and not handled.done():
-            handled.set_result(None)
 
     def _tell_lost(self) -> None:
         while self._lost:

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from gateway.http.connection import TURNED_AWAY, ClientConnection, Handler
+from gateway.http.connection import TURNED_AWAY, ClientConnection
 from gateway.http.cork import Cork
 from gateway.http.limits import ClientLimits, Crowd
 from gateway.http.problem import ProblemWriter
 from gateway.http.refusals import Refusals
+from gateway.http.request_cycle import Handler
 from gateway.ports import Memory
 
 

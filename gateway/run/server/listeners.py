@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from gateway.config import Config, Listener, UnixListener
-from gateway.http.connection import Handler
 from gateway.http.handshake import SecureServer
 from gateway.http.limits import ClientLimits
 from gateway.http.listener import ProxyServer
 from gateway.http.problem import ProblemWriter
+from gateway.http.request_cycle import Handler
 from gateway.observe.observer import MetricsObserver
 from gateway.ports import Memory
 from gateway.run.server.sockets import listen

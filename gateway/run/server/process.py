@@ -23,7 +23,7 @@ import uvloop
 from gateway.config import Admin, Config, ConfigErrors, Listener, UnixListener, load, redact
 from gateway.console import Console, Meter, mount
 from gateway.core.client_address import trusted
-from gateway.http.connection import Handler
+from gateway.http.request_cycle import Handler
 from gateway.observe import logs
 from gateway.observe.tracing import MissingTracing
 from gateway.operate.admin import AdminPorts, Entrance, Settings, make_admin, start_admin
