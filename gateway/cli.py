@@ -20,6 +20,7 @@ from gateway.operate.commands.records import records
 from gateway.operate.commands.secrecy import reencrypt
 from gateway.operate.commands.shared import BAD_CONFIG, FAILURE, PATH, UNAVAILABLE, config_option, fail, load_config, reported
 from gateway.operate.commands.users import users
+from gateway.runtime import collector
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -119,6 +120,7 @@ def serve(
 
     SIGTERM drains: readiness fails at once, running requests finish, then the process ends. SIGHUP reloads.
     """
+    collector.look_seldom()
     with reported():
         configured = load_config(config).workers
         count = workers or configured

@@ -8,7 +8,6 @@ again.
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -38,14 +37,12 @@ from gateway.run.server.sockets import ListenError
 from gateway.run.server.startup import StartRefused, Unavailable, unfitness, verify
 from gateway.run.server.watching import Watched
 from gateway.run.server.worker import Worker, orders
+from gateway.runtime import collector
 from gateway.runtime.sealing import MissingSealing
 from gateway.runtime.service_manager import ServiceManager
 from gateway.runtime.system import SystemClock
 from gateway.tls import TlsError
 from gateway.webhook import WebhookListener
-
-GC_THRESHOLD = 20_000
-"""Allocations between two young collections: several hundred requests' worth."""
 
 MEMORY_TOLD = 5.0
 """Seconds between two readings of the memory gauge."""
@@ -83,15 +80,6 @@ def run(process: "Process", *, accept_scope_change: bool, accept_clock: bool) ->
     raise_limit(process.config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(process.run(accept_scope_change=accept_scope_change, accept_clock=accept_clock))
-
-
-def _settle_garbage_collector() -> None:
-    """The collector never looks again at objects that live as long as the process, and looks less often for what a
-    request leaves behind.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 def _trusts(config: Config) -> Callable[[str], bool]:
@@ -212,7 +200,7 @@ class Process:
             }.items()
         ]
         stop = loop.create_task(self._stop.wait(), name="stop")
-        _settle_garbage_collector()
+        collector.settle()
         _log.info("Serving on %s, admin on %s", self.config.listen, self._admin().listen)
         self._manager.ready(f"Serving on {self.config.listen}")
         try:
