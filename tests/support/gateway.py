@@ -19,6 +19,9 @@ from gateway.devtools.embedded.launch import free_port
 START_TIMEOUT = 120.0
 """Seconds that a gateway may take to be ready: on a busy machine its imports alone take long."""
 
+NO_AUTHORITIES = {"SSL_CERT_FILE": os.devnull}
+"""aiohttp reads the system's certificates twice as it is imported, a twentieth of a start. No test trusts a public authority."""
+
 ROUTES = """
   - id: pay
     methods: [POST]
@@ -182,7 +185,7 @@ async def running(
             *options,
             stdout=output,
             stderr=output,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, **NO_AUTHORITIES, **(env or {})},
         )
     tls = None if setup.admin_ca is None else ssl.create_default_context(cafile=str(setup.admin_ca))
     gateway = Gateway(port, admin, process, config, log, admin_tls=tls)

@@ -127,7 +127,8 @@ class Services:
     def _create(self, server: PostgresServer, template: str) -> str:
         self.databases += 1
         name = f"test_{self.databases}"
-        execute(server.dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        # By copying files: half the CPU of copying through the log, page by page. A checkpoint is nothing here.
+        execute(server.dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return server.dsn.rpartition("/")[0] + "/" + name
 
 

@@ -1,6 +1,7 @@
 """`dev` as its user runs it: a process, what it printed, and the commands of its tour as requests."""
 
 import http.client
+import os
 import re
 import shlex
 import signal
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 from gateway.devtools.embedded.postgres import children
 from tests.devtools.embedded.leftovers import gone
+from tests.support.gateway import NO_AUTHORITIES
 
 PATIENCE = 60.0
 LAST_LINE = "Ctrl-C stops everything"
@@ -89,7 +91,8 @@ class Dev:
         file, name = tempfile.mkstemp(prefix="idempotency-gateway-tests-")
         self.messages = Path(name)
         with open(file, "wb") as messages:
-            self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=messages, start_new_session=True)
+            env = {**os.environ, **NO_AUTHORITIES}
+            self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=messages, start_new_session=True)
         self.pids: list[int] = []
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
