@@ -71,6 +71,27 @@ class UnixListener:
 Listener: TypeAlias = TcpListener | UnixListener
 
 
+_EVERYWHERE = {"0.0.0.0": (4,), "::": (4, 6)}  # noqa: S104 - compared with, not listened on
+"""The addresses that stand for all of a machine, and of which versions: at `::` the gateway takes IPv4, too."""
+
+
+def overlap(one: Listener, other: Listener) -> bool:
+    """Whether some connection could be for either. Port 0 is another one each time; a name may have addresses of both versions."""
+    if not isinstance(one, TcpListener) or not isinstance(other, TcpListener):
+        return one == other
+    if one.port != other.port or not one.port:
+        return False
+    return one.host == other.host or _covers(one.host, other.host) or _covers(other.host, one.host)
+
+
+def _covers(host: str, other: str) -> bool:
+    versions = _EVERYWHERE.get(host, ())
+    try:
+        return ipaddress.ip_address(other).version in versions
+    except ValueError:
+        return bool(versions)
+
+
 def pseudonym(text: str) -> str:
     """A name in Via (RFC 9110 section 7.6.3): a token. The length is ours."""
     if not _PSEUDONYM.fullmatch(text):

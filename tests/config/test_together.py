@@ -113,6 +113,11 @@ ADMIN = [
         id="a-name",
     ),
     pytest.param("0.0.0.0:8080, token: t", "11:17: admin.listen: 0.0.0.0:8080 is the address of `listen` too", id="the-address-of-listen"),
+    pytest.param(
+        "127.0.0.1:8080",
+        "11:17: admin.listen: 127.0.0.1:8080 is one of the addresses of `listen`, 0.0.0.0:8080",
+        id="one-of-all-addresses",
+    ),
     pytest.param("127.0.0.2:9464", None, id="loopback"),
     pytest.param("'[::1]:9464'", None, id="ipv6-loopback"),
     pytest.param("localhost:9464", None, id="localhost"),

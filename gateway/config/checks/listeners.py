@@ -8,7 +8,7 @@ import stat
 import tempfile
 from collections.abc import Sequence
 
-from gateway.config.addresses import Listener, UnixListener
+from gateway.config.addresses import Listener, UnixListener, overlap
 from gateway.config.checks.common import Findings, ResolvedRoute, check_tls, warn_of_expiry
 from gateway.config.mistakes import Place
 from gateway.config.names import ADMIN, CLIENT, CONFIG, LIMITS, MEMORY, POLICY, PROGRESS, TLS_SERVER
@@ -43,8 +43,8 @@ def _check_admin(root: Section, admin: Section) -> Findings:
         return
     if admin.sound(ADMIN.token, ADMIN.users) and not listen.loopback and _knows_nobody(admin):
         yield admin.place_of(ADMIN.token), f"is required, or `admin.users`, since {listen} can be reached from other machines"
-    if _same(root, CONFIG.listen, listen):
-        yield admin.place_of(ADMIN.listen), f"{listen} is the address of `listen` too"
+    if (shared := _shared(root, CONFIG.listen, "listen", listen)) is not None:
+        yield admin.place_of(ADMIN.listen), shared
 
 
 def _knows_nobody(admin: Section) -> bool:
@@ -55,10 +55,10 @@ def _check_webhook_listener(root: Section, admin: Section) -> Findings:
     listen, place = root.get(CONFIG.webhook_listen), root.place_of(CONFIG.webhook_listen)
     if listen is None or not root.sound(CONFIG.webhook_listen):
         return
-    if _same(root, CONFIG.listen, listen):
-        yield place, f"{listen} is the address of `listen` too; leave this out to take webhooks there"
-    if _same(admin, ADMIN.listen, listen):
-        yield place, f"{listen} is the address of `admin.listen` too; providers have no business there"
+    if (shared := _shared(root, CONFIG.listen, "listen", listen)) is not None:
+        yield place, f"{shared}; leave this out to take webhooks there"
+    if (shared := _shared(admin, ADMIN.listen, "admin.listen", listen)) is not None:
+        yield place, f"{shared}; providers have no business there"
 
 
 def _check_progress_listener(root: Section, admin: Section) -> Findings:
@@ -71,14 +71,17 @@ def _check_progress_listener(root: Section, admin: Section) -> Findings:
     listen, place = progress.get(PROGRESS.listen), progress.place_of(PROGRESS.listen)
     others = ((root, CONFIG.listen, "listen"), (root, CONFIG.webhook_listen, "webhook_listen"), (admin, ADMIN.listen, "admin.listen"))
     for section, setting, name in others:
-        if setting is not None and _same(section, setting, listen):
-            yield place, f"{listen} is the address of `{name}` too; upstreams have a listener of their own"
+        if setting is not None and (shared := _shared(section, setting, name, listen)) is not None:
+            yield place, f"{shared}; upstreams have a listener of their own"
     yield from _check_socket(progress, PROGRESS.listen)
 
 
-def _same(section: Section, setting: Listener, other: Listener) -> bool:
-    """Whether both are one address. Port 0 is another one each time."""
-    return section.sound(setting) and section.get(setting) == other and not str(other).endswith(":0")
+def _shared(section: Section, setting: Listener, name: str, listen: Listener) -> str | None:
+    """What `listen` and the listener of another setting share, in words; None if both can be listened on."""
+    other = section.get(setting)
+    if not section.sound(setting) or not overlap(other, listen):
+        return None
+    return f"{listen} is the address of `{name}` too" if other == listen else f"{listen} is one of the addresses of `{name}`, {other}"
 
 
 def _check_socket(section: Section, setting: Listener | None) -> Findings:
