@@ -24,8 +24,8 @@ from gateway.core.model import Fingerprint, Record, RecordKey, Status, StoredRes
 from gateway.ports import Remembered
 from gateway.store.completed import CompletedEntry, parts_of, read_completed
 
-PACKED = 384
-"""Bytes that an answer which is kept as bytes takes beside them: its key, and its place in the table."""
+PACKED = 352
+"""Bytes that an answer which is kept as bytes takes beside them and its key: the scope, and its place in the table."""
 
 OVERHEAD = 1792
 """Bytes that one which was asked for takes beside its text: its key, its record, its place in the table, and the marks of a replay."""
@@ -114,11 +114,11 @@ class ReplayCache:
             if _ends(known) > ends:
                 return  # a slow reply: what is known was learned later, and may be of a later life
             self._drop(name)
-        packed = _packed(entry, ends)
-        if packed is None or (PACKED + len(packed)) * _SHARE > self.limit:
+        packed = _packed(entry, ends, self.limit // _SHARE)
+        if packed is None:
             return
         self._answers[name] = packed
-        self._held += PACKED + len(packed)
+        self._held += _size(name, packed)
         if self._held > self.limit:
             self._make_room()
 
@@ -138,10 +138,15 @@ class ReplayCache:
         self._held = 0
 
     def purge(self) -> None:
-        """Give back what nobody will be told any more. To be called now and then; until it is, entries that have ended are merely kept."""
+        """Give back what nobody will be told any more, from the oldest on, up to one that may be. To be called now and then; until it is,
+        entries that have ended are merely kept.
+        """
         now = self._now()
-        for name in [name for name, answer in self._answers.items() if _ends(answer) <= now]:
-            self._drop(name)
+        while self._answers:
+            oldest = next(iter(self._answers))
+            if _ends(self._answers[oldest]) > now:
+                return
+            self._drop(oldest)
 
     def _first(self, key: RecordKey, name: _Name, answer: _Answer, now_us: int) -> Remembered | None:
         """What all hits are told, made once. None: it cannot be made ready, and the store shall say so."""
@@ -166,7 +171,7 @@ class ReplayCache:
         )
         answer.told = told = Remembered(record)
         answer.size = _size_of(response)
-        self._held += answer.size - _size(self._answers[name])
+        self._held += answer.size - _size(name, self._answers[name])
         self._answers[name] = answer  # in the place of its bytes
         if self._held > self.limit:
             self._make_room()
@@ -174,24 +179,26 @@ class ReplayCache:
 
     def _make_room(self) -> None:
         while self._held > self.limit:
-            _, answer = self._answers.popitem(last=False)
-            self._held -= _size(answer)
+            self._held -= _size(*self._answers.popitem(last=False))
 
     def _drop(self, name: _Name) -> None:
         answer = self._answers.pop(name, None)
         if answer is not None:
-            self._held -= _size(answer)
+            self._held -= _size(name, answer)
 
 
-def _packed(entry: CompletedEntry, ends: float) -> bytes | None:
-    """None: the form cannot hold it, which leaves it to the store."""
-    meaning = entry.fingerprint
+def _packed(entry: CompletedEntry, ends: float, most: int) -> bytes | None:
+    """None leaves it to the store: it takes more than `most` bytes, or the form cannot hold it."""
+    meaning, body = entry.fingerprint, entry.response.body
+    if body is not None and len(body) > most:  # nor is it copied first, which would hold the event loop up
+        return None
     policy, digest = meaning.policy, meaning.digest
     try:
         head = _HEAD.pack(ends, entry.expires_at_us, meaning.version, len(policy), len(digest), entry.owner)
-        return b"".join((head, policy, digest, *parts_of(entry)))
+        packed = b"".join((head, policy, digest, *parts_of(entry)))
     except (struct.error, ValueError):
         return None
+    return packed if len(packed) + PACKED <= most else None
 
 
 def _read(packed: bytes) -> _Answer:
@@ -211,8 +218,8 @@ def _ends(answer: bytes | _Answer) -> float:
     return answer.ends
 
 
-def _size(answer: bytes | _Answer) -> int:
-    return PACKED + len(answer) if isinstance(answer, bytes) else answer.size
+def _size(name: _Name, answer: bytes | _Answer) -> int:
+    return PACKED + len(name[1]) + len(answer) if isinstance(answer, bytes) else answer.size
 
 
 def _size_of(response: StoredResponse) -> int:

@@ -1,6 +1,7 @@
 """What the cache of completed answers tells, for how long, and how much it takes."""
 
 import secrets
+import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -212,10 +213,35 @@ def test_the_bytes_that_it_counts_are_those_that_it_takes() -> None:
         bench.clock.now += 1.0
 
 
-def _of_its_own() -> CompletedEntry:
+def test_the_longest_keys_count() -> None:
+    """Clients choose them: where answers are short, they are a third of what one takes."""
+    bench = Bench()
+    cache = bench.cache(1 << 24)
+    tracemalloc.start()
+    for _ in range(4000):
+        cache.put(RecordKey(f"payments:{secrets.token_hex(20)}", secrets.token_hex(128)[1:]), _of_its_own(lines=0), bench.clock.now)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < cache.held * 1.1
+
+
+def test_an_answer_that_is_too_large_is_not_copied_first() -> None:
+    """Up to `limits.response_body` of bytes would hold the event loop up, and be there twice."""
+    bench = Bench()
+    cache = bench.cache(1 << 24)
+    large = answer(bytes(8 << 20))
+    tracemalloc.start()
+    cache.put(KEY, large, bench.clock.now)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert cache.held == 0
+    assert peak < 1 << 16
+
+
+def _of_its_own(*, lines: int = 8) -> CompletedEntry:
     """An answer that shares nothing with another one."""
-    lines = tuple((b"X-Field-%d" % number, secrets.token_bytes(20).replace(b"\n", b"")) for number in range(8))
-    kept = StoredResponse(201, b"Created", lines, secrets.token_bytes(300), 300, secrets.token_bytes(32))
+    fields = tuple((b"X-Field-%d" % number, secrets.token_bytes(20).replace(b"\n", b"")) for number in range(lines))
+    kept = StoredResponse(201, b"Created", fields, secrets.token_bytes(300), 300, secrets.token_bytes(32))
     return CompletedEntry(MEANING, secrets.token_bytes(16), EXPIRES, uuid4(), 0, 1, secrets.token_hex(24), kept)
 
 
@@ -226,6 +252,27 @@ def test_what_nobody_asks_for_is_given_back() -> None:
     bench.clock.now += SECONDS
     cache.purge()
     assert cache.held == 0
+
+
+def test_giving_back_does_not_look_at_all_that_may_still_be_told() -> None:
+    """Once a second thousands of them would hold the event loop up for milliseconds."""
+    bench = Bench()
+    cache = bench.cache(1 << 24)
+    cache.put(KEY, answer(), bench.clock.now - 1)
+    for number in range(2000):
+        cache.put(RecordKey("payments:alice", str(number)), answer(), bench.clock.now)
+    bench.clock.now += SECONDS - 0.5
+    before, calls = cache.held, 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    cache.purge()
+    sys.setprofile(None)
+    assert cache.held < before
+    assert calls < 50
 
 
 class Model(RuleBasedStateMachine):
