@@ -10,7 +10,8 @@ when it was asked for may be told again for a few seconds, and no longer: that i
 * An answer is told only under its own fingerprint, and only while an upper estimate of the authority's clock is before its expiry. Without
   such an estimate nothing is told.
 * It takes no more than so many bytes. The oldest go first.
-* An answer is kept as bytes until it is first asked for: most never are (`gateway.store.completed`).
+* An answer is kept as bytes until it is first asked for: most never are (`gateway.store.completed`). One with a large body stays as it
+  is: copying it would hold the event loop up.
 """
 
 import struct
@@ -21,6 +22,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from gateway.core.model import Fingerprint, Record, RecordKey, Status, StoredResponse
+from gateway.core.packing import INLINE
 from gateway.ports import Remembered
 from gateway.store.completed import CompletedEntry, parts_of, read_completed
 
@@ -44,8 +46,8 @@ _Name: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """One that was asked for. `ends` is CLOCK_BOOTTIME. Once it was told: `told` is the record with its response made ready, and `size` the
-    bytes that all of it takes.
+    """One that was asked for, or is large. `ends` is CLOCK_BOOTTIME, `size` the bytes that all of it takes. Once it was told, `told` is the
+    record with its response made ready.
     """
 
     entry: CompletedEntry
@@ -114,11 +116,11 @@ class ReplayCache:
             if _ends(known) > ends:
                 return  # a slow reply: what is known was learned later, and may be of a later life
             self._drop(name)
-        packed = _packed(entry, ends, self.limit // _SHARE)
-        if packed is None:
+        answer = _kept(entry, ends, self.limit // _SHARE)
+        if answer is None:
             return
-        self._answers[name] = packed
-        self._held += _size(name, packed)
+        self._answers[name] = answer
+        self._held += _size(name, answer)
         if self._held > self.limit:
             self._make_room()
 
@@ -170,8 +172,8 @@ class ReplayCache:
             response=response,
         )
         answer.told = told = Remembered(record)
-        answer.size = _size_of(response)
-        self._held += answer.size - _size(name, self._answers[name])
+        before, answer.size = _size(name, self._answers[name]), _size_of(response)
+        self._held += answer.size - before
         self._answers[name] = answer  # in the place of its bytes
         if self._held > self.limit:
             self._make_room()
@@ -187,11 +189,12 @@ class ReplayCache:
             self._held -= _size(name, answer)
 
 
-def _packed(entry: CompletedEntry, ends: float, most: int) -> bytes | None:
+def _kept(entry: CompletedEntry, ends: float, most: int) -> bytes | _Answer | None:
     """None leaves it to the store: it takes more than `most` bytes, or the form cannot hold it."""
     meaning, body = entry.fingerprint, entry.response.body
-    if body is not None and len(body) > most:  # nor is it copied first, which would hold the event loop up
-        return None
+    if body is not None and len(body) > INLINE:
+        size = _size_of(entry.response)
+        return _Answer(entry, ends, size=size) if size <= most else None
     policy, digest = meaning.policy, meaning.digest
     try:
         head = _HEAD.pack(ends, entry.expires_at_us, meaning.version, len(policy), len(digest), entry.owner)

@@ -225,17 +225,26 @@ def test_the_longest_keys_count() -> None:
     assert taken < cache.held * 1.1
 
 
-def test_an_answer_that_is_too_large_is_not_copied_first() -> None:
-    """Up to `limits.response_body` of bytes would hold the event loop up, and be there twice."""
+def test_a_large_body_is_never_copied() -> None:
+    """Neither one that is kept, when it is learned, told or refused, nor one that is too large: up to `limits.response_body` of bytes would
+    hold the event loop up, and be there twice.
+    """
     bench = Bench()
     cache = bench.cache(1 << 24)
-    large = answer(bytes(8 << 20))
+    large, too_large = answer(bytes(1_000_000)), answer(bytes(8 << 20))
     tracemalloc.start()
     cache.put(KEY, large, bench.clock.now)
+    assert cache.get(KEY, OTHER, at(0)) is None
+    found = cache.get(KEY, MEANING, at(0))
+    cache.put(RecordKey("payments:alice", "k-2"), too_large, bench.clock.now)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert cache.held == 0
     assert peak < 1 << 16
+    assert found is not None
+    assert found.record.response == large.response
+    assert cache.held == OVERHEAD + len(b"Created") + 128 + 2 * len(b"Content-Typetext/plain") + 1_000_000
+    cache.forget(KEY)
+    assert cache.held == 0
 
 
 def _of_its_own(*, lines: int = 8) -> CompletedEntry:
