@@ -1,4 +1,4 @@
-"""The real gateway as processes of its own, started as production starts it."""
+"""The real gateway as processes of its own, which run what production runs."""
 
 import asyncio
 import contextlib
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.devtools.embedded.launch import free_port
+from tests.support.forking import Forked, nursery
 
 START_TIMEOUT = 120.0
 """Seconds that a gateway may take to be ready: on a busy machine its imports alone take long."""
@@ -82,7 +83,7 @@ class Gateway:
 
     port: int
     admin: int
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | Forked
     config: Path
     log: Path
     frozen: bool = field(default=False)
@@ -174,19 +175,14 @@ async def running(
     port, admin = free_port(), free_port()
     config, log = folder / f"{name}.yaml", folder / f"{name}.log"
     config.write_text(setup.yaml(port, admin))
+    arguments = ["serve", "--config", str(config), *options]
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gateway",
-            "serve",
-            "--config",
-            str(config),
-            *options,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **NO_AUTHORITIES, **(env or {})},
-        )
+        process: asyncio.subprocess.Process | Forked
+        if env:
+            command, told = (sys.executable, "-m", "gateway", *arguments), {**os.environ, **NO_AUTHORITIES, **env}
+            process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output, env=told)
+        else:
+            process = await nursery().fork(arguments, output, os.environ)
     tls = None if setup.admin_ca is None else ssl.create_default_context(cafile=str(setup.admin_ca))
     gateway = Gateway(port, admin, process, config, log, admin_tls=tls)
     try:
