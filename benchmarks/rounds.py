@@ -21,7 +21,8 @@ class Sample:
 
 
 async def measure(system: System, connections: int, requests: int, prefix: str) -> Sample:
-    """One round. Replays get their keys stored first."""
+    """One round. Replays get their keys stored first: keys of their own, or new ones of the same gateway in this round would be replays."""
+    prefix += "-new" if system.keys is None else "-told"
     if system.keys is not None:
         await load(system.port, connections=32, requests=system.keys, prefix=prefix, path=system.path, tenants=system.tenants)
     before = cpu_seconds(system.pid)
