@@ -25,8 +25,8 @@ the key of an orphan is never freed; the record becomes `unknown`, and only its 
 can say more.
 
 Rule 1: everything that judges a state is in this file. Stores report facts (`Record`), the engine carries decisions
-out. Rule 2: nothing here reads a clock, draws a random number or awaits. Rule 3: dialects change the wire form of an
-answer, never the decision.
+out, or does less: a request that waits, or only observes, takes no record over. Rule 2: nothing here reads a clock,
+draws a random number or awaits. Rule 3: dialects change the wire form of an answer, never the decision.
 """
 
 import enum

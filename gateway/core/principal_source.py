@@ -156,7 +156,9 @@ class SourceForm(Form[PrincipalSource]):
     def value(self) -> PrincipalSource:
         if self.header is not None:
             return HeaderPrincipal(self.header)
-        return self.jwt or self.forward_auth or self.client_certificate or BasicPrincipal()
+        found = self.jwt or self.forward_auth or self.client_certificate or (BasicPrincipal() if self.basic else None)
+        assert found is not None, "one of them is required"
+        return found
 
 
 def needs_waiting(principal: tuple[PrincipalSource, ...]) -> bool:

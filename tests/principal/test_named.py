@@ -1,10 +1,21 @@
 """The callers whom an operator names are those whom requests with the same values make."""
 
+from typing import get_args
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.policy import Policy
-from gateway.core.principal_source import BasicPrincipal, Combine, HeaderPrincipal
+from gateway.core.principal_source import (
+    BasicPrincipal,
+    CertificatePrincipal,
+    Combine,
+    ForwardAuthPrincipal,
+    HeaderPrincipal,
+    JwksUrl,
+    JwtPrincipal,
+    PrincipalSource,
+)
 from gateway.core.scope import scope_of
 from gateway.principal.named import parts_named
 from gateway.principal.parts import basic_part, header_part
@@ -26,3 +37,18 @@ def test_the_first_source_that_is_there() -> None:
     """A value may be of any of them."""
     first = Policy("pay", (A, BasicPrincipal()), combine=Combine.FIRST)
     assert parts_named(first, [b"u:p:q"]) == [[header_part("X-A", b"u:p:q")], [basic_part(b"u", b"p:q")]]
+
+
+def test_a_scope_takes_the_parts_of_every_source() -> None:
+    """A source whose kind `KINDS` does not have would fail at each request, and at no start."""
+    sources: tuple[PrincipalSource, ...] = (
+        A,
+        BasicPrincipal(),
+        CertificatePrincipal(),
+        JwtPrincipal(("sub",), JwksUrl("https://login.example/keys"), ("RS256",), issuer="https://login.example"),
+        ForwardAuthPrincipal("auth", "/verify", "X-User"),
+    )
+    assert {type(source) for source in sources} == set(get_args(PrincipalSource))
+    for source in sources:
+        ((part,),) = parts_named(Policy("pay", (source,)), [b"alice"])
+        assert scope_of("s", [part], b"k" * 16).id.startswith("s:")
