@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from gateway.core.model import Fingerprint, Record, RecordKey, Status, StoredResponse
+from gateway.core.model import Fingerprint, RecordKey, StoredResponse
 from gateway.core.packing import INLINE
 from gateway.ports import Remembered
-from gateway.store.completed import CompletedEntry, parts_of, read_completed
+from gateway.store.completed import CompletedEntry, parts_of, read_completed, record_of
 
 PACKED = 352
 """Bytes that an answer which is kept as bytes takes beside them and its key: the scope, and its place in the table."""
@@ -158,20 +158,7 @@ class ReplayCache:
         except ValueError:
             self._drop(name)
             return None
-        record = Record(
-            key,
-            entry.record_id,
-            entry.version,
-            Status.COMPLETED,
-            entry.fingerprint,
-            entry.owner,
-            entry.attempt,
-            entry.request_id,
-            expires_in=(entry.expires_at_us - now_us) / 1e6,
-            expires_at_us=entry.expires_at_us,
-            response=response,
-        )
-        answer.told = told = Remembered(record)
+        answer.told = told = Remembered(record_of(key, entry, response, now_us))
         before, answer.size = _size(name, self._answers[name]), _size_of(response)
         self._held += answer.size - before
         self._answers[name] = answer  # in the place of its bytes

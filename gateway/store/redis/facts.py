@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from gateway.core.model import Record, RecordKey, Status
-from gateway.store.completed import CompletedEntry
+from gateway.store.completed import CompletedEntry, record_of
 from gateway.store.redis.codec import LeaseEntry
 
 _UNKNOWN_ID = UUID(int=0)
@@ -18,16 +18,4 @@ def replayable(key: RecordKey, entry: CompletedEntry, now_us: int | None) -> Rec
     """The completed record, or None when it may have expired. `now_us` is an upper estimate of the authority's clock, None if unknown."""
     if now_us is None or entry.expires_at_us <= now_us:
         return None
-    return Record(
-        key,
-        entry.record_id,
-        entry.version,
-        Status.COMPLETED,
-        entry.fingerprint,
-        entry.owner,
-        entry.attempt,
-        entry.request_id,
-        expires_in=(entry.expires_at_us - now_us) / 1e6,
-        expires_at_us=entry.expires_at_us,
-        response=entry.response,
-    )
+    return record_of(key, entry, entry.response, now_us)
