@@ -50,7 +50,7 @@ from gateway.core.key_location import Parts, carry, changes_body, goes_as_it_cam
 from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, QueryKey
 from gateway.core.model import Headers, RecordKey, Terms
 from gateway.core.overrides import Overrides, make_overrides
-from gateway.core.policy import Mode, OnExpired, Policy, Route
+from gateway.core.policy import Mode, OnExpired, OnUnknown, Policy, Route
 from gateway.core.principal_source import Combine, HeaderPrincipal, needs_waiting, principal_headers
 from gateway.core.reach import Beyond, Guards, Servers, one_place, one_server
 from gateway.core.reconcile.policy import Resend
@@ -86,20 +86,18 @@ CarryKey: TypeAlias = Callable[[Parts, RecordKey], Parts | None]
 class GuardPlan:
     """The constants of a guarded route.
 
-    `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be
-    verified; `asks`: by another server. `kept` are the lower-case fields that a client's `Connection` cannot strip.
-    `carry_key` None: the request goes on with the key as it came. `changes_body`: the upstream gets the key in the
-    body, where the client did not put it so. `uncoded`: the upstream is asked for answers without a content coding,
-    since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are where a key
-    stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request
-    itself is. `promise`: a request may be answered before it is executed.
-    `duplicates` is what this process has seen of equal requests under other keys. `removed` are the
-    lower-case fields of an answer that are between the upstream and the gateway. `settlements`: what the status of a
-    first attempt's answer means where the upstream says no more of it. `patience`: so many seconds an answer waits for
-    its commit at most. `terms` and `retention` are what a store is told. `marks`: answers say what became of their key;
-    `exposed` are the fields that a page's script needs to see. `replays_alike`: what a replay says of itself does not
-    depend on the request that asks for it. `takes_part`: the upstream is told which attempt it executes; `co_commits`:
-    it may complete the record itself. `rewriting` and `sent` are as for `RoutePlan`.
+    `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be verified; `asks`: by
+    another server. `kept` are the lower-case fields that a client's `Connection` cannot strip. `carry_key` None: the request goes on with
+    the key as it came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `forwards_lines`: the
+    upstream gets the field lines that `to_upstream` makes, as they are. `uncoded`: the upstream is asked for answers without a content
+    coding, since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are where a key stands in a
+    JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is. `promise`: a request may
+    be answered before it is executed. `duplicates` is what this process has seen of equal requests under other keys. `removed` are the
+    lower-case fields of an answer that are between the upstream and the gateway. `settlements`: what the status of a first attempt's answer
+    means where the upstream says no more of it. `patience`: so many seconds an answer waits for its commit at most. `terms` and `retention`
+    are what a store is told. `marks`: answers say what became of their key; `exposed` are the fields that a page's script needs to see.
+    `replays_alike`: what a replay says of itself does not depend on the request that asks for it. `takes_part`: the upstream is told which
+    attempt it executes; `co_commits`: it may complete the record itself. `rewriting` and `sent` are as for `RoutePlan`.
     """
 
     route_id: str
@@ -114,6 +112,7 @@ class GuardPlan:
     kept: frozenset[bytes]
     carry_key: CarryKey | None
     changes_body: bool
+    forwards_lines: bool
     uncoded: bool
     longest_body: int
     pointers: tuple[str, ...]
@@ -243,6 +242,7 @@ def make_guard_plan(
         kept=frozenset(map(_lower, (*policy.key.headers, *principal_headers(policy.principal), *policy.fingerprint.headers))) | SELECTING,
         carry_key=None if goes_as_it_came(policy) else _key_carrier(policy, secret),
         changes_body=changes_body(policy),
+        forwards_lines=goes_as_it_came(policy) and not _writes_fields(route, policy) and rewriting is None,
         uncoded=policy.reads_answers,
         longest_body=max(OBSERVED_BODY, policy.limits.request_body) if policy.mode is Mode.OBSERVE else policy.limits.request_body,
         pointers=tuple(place.pointer for place in dict.fromkeys((policy.key.place, policy.key_goes_to)) if isinstance(place, BodyKey)),
@@ -265,6 +265,12 @@ def make_guard_plan(
         rewriting=rewriting,
         sent=_sending(route),
     )
+
+
+def _writes_fields(route: Route, policy: Policy) -> bool:
+    """Whether requests on their way to the upstream get or lose fields for the route's sake."""
+    sent = route.request_headers is not None or policy.takes_part or policy.on_unknown is OnUnknown.REEXECUTE
+    return sent or policy.reads_answers or changes_body(policy)
 
 
 def _sending(route: Route) -> Sending | None:

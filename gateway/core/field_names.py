@@ -70,6 +70,55 @@ ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-e
 one (RFC 8470 section 5.1).
 """
 
+STEER = HOP_BY_HOP | FORWARDED | frozenset({b"host", b"expect", b"via", b"max-forwards", b"content-type", b"content-encoding"})
+"""Fields that say how a message is read, what a hop does with it, or for whom it came. They are never among those that `VARY`."""
+
+VARY = frozenset(
+    {
+        b"content-length",
+        b"date",
+        b"etag",
+        b"idempotency-key",
+        b"x-idempotency-key",
+        b"x-request-id",
+        b"request-id",
+        b"x-client-request-id",
+        b"x-correlation-id",
+        b"correlation-id",
+        b"traceparent",
+        b"tracestate",
+        b"baggage",
+        b"b3",
+        b"x-b3-traceid",
+        b"x-b3-spanid",
+        b"x-b3-parentspanid",
+        b"uber-trace-id",
+        b"sentry-trace",
+        b"x-amzn-trace-id",
+        b"x-amzn-requestid",
+        b"x-cloud-trace-context",
+        b"x-datadog-trace-id",
+        b"x-datadog-parent-id",
+        b"newrelic",
+        b"content-digest",
+        b"content-md5",
+        b"digest",
+        b"dpop",
+        b"signature",
+        b"signature-input",
+        b"x-signature",
+        b"x-timestamp",
+        b"x-amz-date",
+        b"x-amz-content-sha256",
+        b"x-envoy-upstream-service-time",
+        b"x-runtime",
+        b"x-response-time",
+    }
+)
+"""Fields whose values differ from message to message of one sender: of the others nearly all are the same (`gateway.core.head_shapes`). The
+fields in which a route looks for its key come to them.
+"""
+
 SELECTING = frozenset(
     {
         b"soapaction",

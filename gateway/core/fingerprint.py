@@ -24,6 +24,7 @@ process that spilled it to disk find the same fingerprint.
 import hashlib
 import hmac
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -91,7 +92,7 @@ def digest_body(body: bytes, headers: Headers = ()) -> BodyDigest:
 
 @value
 class Content:
-    """The parts of a request that carry its meaning. `target` as received; `headers` in wire order. A `body` longer
+    """The parts of a request that carry its meaning. `target` as received; `headers` are its field lines, in wire order. A `body` longer
     than `LARGE_BODY` and its `BodyDigest` mean the same. `host` is whom the request is for, in one spelling
     (`gateway.core.host`).
     """
@@ -99,7 +100,7 @@ class Content:
     scope: str
     method: str
     target: bytes
-    headers: Headers
+    headers: Iterable[tuple[bytes, bytes]]
     body: bytes | BodyDigest
     host: bytes = b""
 
@@ -202,16 +203,16 @@ class Fingerprinter:
     heads: Memo[Headers, ReadHead]
     passed_over: Memo[bytes, None]
 
-    def fingerprint(self, content: Content) -> Fingerprint:
+    def fingerprint(self, content: Content, head: ReadHead | None = None) -> Fingerprint:
         """The request's fingerprint under this policy. Pure; its cost is linear in the body, nothing for a
-        `BodyDigest`.
+        `BodyDigest`. `head` is what `read_head` has made of its fields, if it was asked already.
 
         May be called in any thread: what it costs beyond 64 KiB of body can be felt in an event loop.
         """
-        passed_over, body = self.passed_over, content.body
+        body = content.body
         target = self.targets.get((content.scope, content.method, content.target)) or self._read_target(content)
-        counted = tuple([field for field in content.headers if field[0] not in passed_over])
-        head = self.heads.get(counted) or self._read_head(counted)
+        if head is None:
+            head = self.read_head(content.headers)
         host = content.host if self.host else b""
         equal = self.equal
         if equal is None or not head.costly or not isinstance(body, bytes) or len(body) > _REMEMBERED_BODY:
@@ -224,6 +225,12 @@ class Fingerprinter:
         naming.update(b"%b%b%d:%b,%b" % (target, head.parts, len(host), host, body))
         name = naming.digest()
         return equal.known.get(name) or equal.known.keep(name, self._make(target, head, body, host))
+
+    def read_head(self, headers: Iterable[tuple[bytes, bytes]]) -> ReadHead:
+        """What a request's fields come to."""
+        passed_over = self.passed_over
+        counted = tuple([field for field in headers if field[0] not in passed_over])
+        return self.heads.get(counted) or self._read_head(counted)
 
     def _make(self, target: bytes, head: ReadHead, body: bytes | BodyDigest, host: bytes) -> Fingerprint:
         """As `length_prefixed` encodes all parts together."""

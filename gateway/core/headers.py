@@ -5,9 +5,9 @@ field lines once: `to_upstream` for a request, `cross` for an answer.
 """
 
 import enum
-from collections.abc import Callable, KeysView, Set
+from collections.abc import Callable, Iterator, KeysView, Sequence, Set
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from gateway.core.field_names import (
     ALWAYS_KEPT,
@@ -25,17 +25,21 @@ from gateway.core.forwarded import closes_quotes, element, for_value
 from gateway.core.model import Headers
 from gateway.core.via import forwarders
 
+Spelled: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""Names of fields, each as it is spelled and in lower case."""
+
 
 class Fields:
     """Field lines with an index, for the many look-ups that one request's head gets. Names are lower-case bytes."""
 
-    __slots__ = ("_first", "_repeats", "first", "lines")
+    __slots__ = ("_first", "_lines", "_repeats", "_spelled", "first")
 
     first: Callable[[bytes], bytes | None]
     """The value of the first line with this name. The index's own method, since a head is asked so ten times."""
 
     def __init__(self, lines: Headers) -> None:
-        self.lines = lines
+        self._lines: Headers | None = lines
+        self._spelled: Spelled = ()
         self._first = {name.lower(): value for name, value in reversed(lines)}
         self.first = self._first.get
         self._repeats = len(self._first) != len(lines)
@@ -46,8 +50,32 @@ class Fields:
         `repeated`.
         """
         fields = cls.__new__(cls)
-        fields.lines, fields._first, fields.first, fields._repeats = lines, first, first.get, repeated
+        fields._lines, fields._first, fields.first, fields._repeats = lines, first, first.get, repeated
         return fields
+
+    @classmethod
+    def spelled(cls, names: Spelled, first: dict[bytes, bytes]) -> Self:
+        """Lines of different names, in this order. They are made when they are asked for, which most are not."""
+        fields = cls.__new__(cls)
+        fields._lines, fields._spelled, fields._first, fields.first, fields._repeats = None, names, first, first.get, False
+        return fields
+
+    @property
+    def lines(self) -> Headers:
+        """The field lines, in order."""
+        lines = self._lines
+        if lines is None:
+            first = self._first
+            lines = self._lines = tuple([(name, first[lower]) for name, lower in self._spelled])
+        return lines
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a name is there more than once."""
+        return self._repeats
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self.lines)
 
     def names(self) -> KeysView[bytes]:
         """Each name once."""

@@ -120,7 +120,7 @@ class Engine:
         guard, content = request.guard, content_of(request)
         if isinstance(content.body, bytes) and len(content.body) > INLINE:
             return self._prepare_slowly(request, content)
-        request.meaning = guard.fingerprinter.fingerprint(content)
+        request.meaning = guard.fingerprinter.fingerprint(content, request.read_head)
         return None
 
     async def _prepare_slowly(self, request: GuardedRequest, content: Content) -> None:

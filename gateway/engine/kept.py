@@ -84,6 +84,11 @@ class KeptRequest:
     def client(self) -> Client | None:
         return None
 
+    read_head = None
+
+    def lines(self) -> bytes | None:
+        return None
+
     def forward(self) -> Parts:
         return Parts(self._packed.headers, self._packed.target, self._packed.body, None)
 

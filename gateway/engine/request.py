@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from gateway.core.fingerprint import BodyDigest, Content
+from gateway.core.fingerprint import BodyDigest, Content, ReadHead
 from gateway.core.headers import Fields
 from gateway.core.key_location import Parts, put
 from gateway.core.key_policy import FormKey, HeaderKey
@@ -72,6 +72,15 @@ class GuardedRequest(Protocol):
         """For those who wait."""
         ...
 
+    @property
+    def read_head(self) -> ReadHead | None:
+        """What its fields come to for the plan's fingerprinter, where that is known."""
+        ...
+
+    def lines(self) -> bytes | None:
+        """The field lines that the upstream shall see, if they are ready and the plan `forwards_lines`; else `forward` makes them."""
+        ...
+
     def forward(self) -> Parts:
         """What the upstream shall see, which only a request that executes needs; a body of None stays as it came."""
         ...
@@ -101,15 +110,21 @@ def _make_content(request: GuardedRequest) -> Content:
         bare = put(place, "", Parts(headers, target, meaning if isinstance(meaning, bytes) else None, request.text))
         if bare is not None:
             target, meaning = bare.target, meaning if bare.body is None else bare.body
-    return Content(policy.scope, request.method, target, request.fields.lines, meaning, request.host)
+    return Content(policy.scope, request.method, target, request.fields, meaning, request.host)
 
 
 def to_send(request: GuardedRequest) -> UpstreamRequest:
     """The request as the upstream shall get it. It is framed if the client framed it, even without a body."""
-    method, parts, body = request.method.encode(), request.forward(), request.payload
+    method, body = request.method.encode(), request.payload
+    if request.guard.forwards_lines and isinstance(body, bytes) and (lines := request.lines()) is not None:
+        return UpstreamRequest(method, request.origin_form, (), body, frame_empty=_is_framed(request, body), lines=lines)
+    parts = request.forward()
     if parts.body is not None:
         body = parts.body
     if not isinstance(body, bytes):
         return UpstreamRequest(method, parts.target, parts.headers, body.pieces(), body.length)
-    framed = not body and any(request.fields.first(name) is not None for name in (b"content-length", b"transfer-encoding"))
-    return UpstreamRequest(method, parts.target, parts.headers, body, frame_empty=framed)
+    return UpstreamRequest(method, parts.target, parts.headers, body, frame_empty=_is_framed(request, body))
+
+
+def _is_framed(request: GuardedRequest, body: bytes) -> bool:
+    return not body and any(request.fields.first(name) is not None for name in (b"content-length", b"transfer-encoding"))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
+from gateway.core.headers import Fields
 from gateway.core.problems import Problem
 from gateway.http.cork import SMALL, Cork
 from gateway.http.head_parser import HeadParser
@@ -18,6 +19,7 @@ from gateway.http.lingering_close import FAREWELL, LINGER
 from gateway.http.refusals import Refusals
 from gateway.http.request import RequestBody
 from gateway.http.request_cycle import Handler, RequestCycle
+from gateway.http.request_shapes import RequestShape, RequestShapes
 from gateway.http.response import untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
@@ -75,9 +77,10 @@ class ClientConnection(RequestCycle):
         refusals: Refusals,
         *,
         cork: Cork,
+        shapes: RequestShapes,
         entered: bool | None = None,
     ) -> None:
-        super().__init__(handler, limits, memory, refusals)
+        super().__init__(handler, limits, memory, refusals, shapes)
         self._keeper = keeper
         self._make = handler.make_request
         self._header_timeout = limits.header_timeout
@@ -283,9 +286,10 @@ class ClientConnection(RequestCycle):
         if self._wire is not None:
             self._wire.abort()
 
-    def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
+    def _handed_over(self, head: HeadParser | RequestShape, fields: Fields, body: RequestBody) -> None:
         self._asked = True
-        request = self._make(self, head.method, head.target, head.version, head.fields, body, head.keep_alive)
+        shape = head if isinstance(head, RequestShape) else None
+        request = self._make(self, head.method, head.target, head.version, fields, body, head.keep_alive, shape)
         self._take_answer(request, self._answer, request)
 
     # ---- its beginning

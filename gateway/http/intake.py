@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from gateway.core.head_shapes import LONGEST
+from gateway.core.headers import Fields
 from gateway.core.problems import Problem
 from gateway.http.chunks import ChunkedBody, MalformedChunks, TooMuchFraming
 from gateway.http.head_parser import HeadParser, HeadTooLarge, MalformedHead
@@ -11,6 +13,7 @@ from gateway.http.limits import ClientLimits
 from gateway.http.refusals import Refusal
 from gateway.http.request import RequestBody
 from gateway.http.request_body import NO_BODY, READ_BUFFER, IncomingBody, WholeBody
+from gateway.http.request_shapes import RequestCut, RequestShape, RequestShapes
 from gateway.http.unfinished import EAGER, UnfinishedHead
 from gateway.ports import Memory
 
@@ -29,16 +32,17 @@ class NoRoom(Exception):
 class Intake(asyncio.Protocol):
     """The reading half of a client's connection.
 
-    Each head has a parser of its own, which gets it up to its last byte and no further, and each chunked body another one: what comes
-    behind a whole request waits as bytes until that one is answered. So a head is measured to the byte whatever surrounds it, what follows
-    an upgrade is at hand, no trailer becomes a field, and a malformed request takes no well-formed one before it along. Of a long head the
-    parser gets the beginning as it comes, and the rest once it is whole.
+    Each head has a parser of its own, unless one of its shape was read before (`RequestShapes`). The parser gets it up to its last byte and
+    no further, and each chunked body another one: what comes behind a whole request waits as bytes until that one is answered. So a head is
+    measured to the byte whatever surrounds it, what follows an upgrade is at hand, no trailer becomes a field, and a malformed request
+    takes no well-formed one before it along. Of a long head the parser gets the beginning as it comes, and the rest once it is whole.
     """
 
     __slots__ = (
         "_busy",
         "_carry",
         "_chunks",
+        "_cut",
         "_due",
         "_head",
         "_incoming",
@@ -47,9 +51,11 @@ class Intake(asyncio.Protocol):
         "_loop",
         "_max_header_size",
         "_max_headers",
+        "_max_shaped",
         "_parser",
         "_reading_paused",
         "_rest",
+        "_shapes",
         "_sink",
         "_taking",
         "_unfinished",
@@ -60,10 +66,13 @@ class Intake(asyncio.Protocol):
         "upgradable",
     )
 
-    def __init__(self, limits: ClientLimits, memory: Memory) -> None:
+    def __init__(self, limits: ClientLimits, memory: Memory, shapes: RequestShapes) -> None:
+        self._shapes = shapes
+        self._cut: RequestCut | None = None  # of the last head, if its shape was known
         self._loop = asyncio.get_running_loop()
         self._max_header_size = limits.max_header_size
         self._max_headers = limits.max_headers
+        self._max_shaped = min(LONGEST, limits.max_header_size)
         self._wire: asyncio.Transport | None = None  # until the connection is lost
         self._parser: HeadParser | None = None  # of a head that is not whole
         self._busy = False  # a request was handed over and is not done with
@@ -131,7 +140,7 @@ class Intake(asyncio.Protocol):
 
     # ---- for the writing half
 
-    def _handed_over(self, head: HeadParser, body: RequestBody) -> None:
+    def _handed_over(self, head: HeadParser | RequestShape, fields: Fields, body: RequestBody) -> None:
         """A request has come in."""
         raise NotImplementedError
 
@@ -171,15 +180,19 @@ class Intake(asyncio.Protocol):
 
     def _take_head(self, data: bytes) -> bytes:
         """Parse what belongs to a head; returns what comes after it."""
-        if not self._head:
-            if data[0] in _END:
-                data = data.lstrip(b"\r\n")  # empty lines before a request line are ignored (RFC 9112 section 2.2)
-                if not data:
-                    return b""
-            self._parser = HeadParser(self._max_headers)
+        begun = self._head > 0
+        if not begun and data[0] in _END:
+            data = data.lstrip(b"\r\n")  # empty lines before a request line are ignored (RFC 9112 section 2.2)
+            if not data:
+                return b""
         cut = self._end_in(data)
         piece = data[:cut] if cut else data
-        begun, self._head = self._head > 0, self._head + len(piece)
+        if not begun:
+            if 0 < cut <= self._max_shaped and (read := self._shapes.read(piece, self._max_headers, self._cut)) is not None:
+                self._cut, fields, length = read
+                return self._hand_over(self._cut.known, fields, length, data[cut:])
+            self._parser = HeadParser(self._max_headers)
+        self._head += len(piece)
         try:
             whole = self._parse(piece, begun=begun, whole=cut > 0)
         except HeadTooLarge:  # RFC 6585 section 5
@@ -190,11 +203,19 @@ class Intake(asyncio.Protocol):
             self.refuse(Problem.OVERLOADED, "overloaded")
         else:
             if whole:
-                return self._hand_over(data[cut:])
+                return self._parsed(piece, data[cut:], begun=begun)
             self._carry = _last(self._carry, piece)
             if not begun:
                 self._head_begun()
         return b""
+
+    def _parsed(self, piece: bytes, data: bytes, *, begun: bool) -> bytes:
+        """The parser has read a head to its end, which is in `piece`."""
+        head, self._parser = self._parser, None
+        assert head is not None
+        if not begun:
+            self._shapes.learn(piece, head)
+        return self._hand_over(head, head.fields, head.length, data)
 
     def _parse(self, piece: bytes, *, begun: bool, whole: bool) -> bool:
         """Give the parser more of a head, now or later. Whether that is `whole`; raises what is wrong with it."""
@@ -228,24 +249,22 @@ class Intake(asyncio.Protocol):
         self._line = line if end < 0 else None
         return end < 0 or b" HTTP/" in line
 
-    def _hand_over(self, data: bytes) -> bytes:
+    def _hand_over(self, head: HeadParser | RequestShape, fields: Fields, length: int, data: bytes) -> bytes:
         """A head is whole. `data` is what came behind it; returns what of it is not of this request."""
-        head, self._parser = self._parser, None
-        assert head is not None
         if self._head > EAGER:
             self._unfinished.parsed(self._head)
         self._head, self._carry, self._busy = 0, b"", True
         body: RequestBody
-        if not head.chunked and head.length <= len(data):
+        if not head.chunked and length <= len(data):
             self.upgradable = head.upgrade
-            body, data = (WholeBody(data[: head.length]), data[head.length :]) if head.length else (NO_BODY, data)
+            body, data = (WholeBody(data[:length]), data[length:]) if length else (NO_BODY, data)
         else:
-            self._upgrade, self._left = head.upgrade, head.length
+            self._upgrade, self._left = head.upgrade, length
             self._chunks = ChunkedBody(self._max_header_size) if head.chunked else None
             body = self._incoming = IncomingBody(self._read_on)
             if data:
                 data = self._take_body(self._incoming, data)
-        self._handed_over(head, body)
+        self._handed_over(head, fields, body)
         return data
 
     # ---- bodies

@@ -5,6 +5,7 @@ import contextlib
 
 from gateway.http.intake import Intake
 from gateway.http.limits import ClientLimits
+from gateway.http.request_shapes import RequestShapes
 from gateway.http.response import untaken
 from gateway.ports import Memory
 from gateway.runtime.alarm import Alarm
@@ -23,8 +24,8 @@ class LingeringClose(Intake):
 
     __slots__ = ("_alarm", "_discarded", "_idle_timeout", "_leaving", "_untaken", "_writable")
 
-    def __init__(self, limits: ClientLimits, memory: Memory) -> None:
-        super().__init__(limits, memory)
+    def __init__(self, limits: ClientLimits, memory: Memory, shapes: RequestShapes) -> None:
+        super().__init__(limits, memory, shapes)
         self._idle_timeout = limits.idle_timeout
         self._alarm = Alarm(self._loop, self._ring)
         self._writable: asyncio.Transport | None = None

@@ -1,14 +1,16 @@
 """The clients' connections of one listener: made, counted, and ended together."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from gateway.core.field_names import VARY
 from gateway.http.connection import TURNED_AWAY, ClientConnection
 from gateway.http.cork import Cork
 from gateway.http.limits import ClientLimits, Crowd
 from gateway.http.problem import ProblemWriter
 from gateway.http.refusals import Refusals
 from gateway.http.request_cycle import Handler
+from gateway.http.request_shapes import RequestShapes
 from gateway.ports import Memory
 
 
@@ -16,7 +18,8 @@ class ProxyServer:
     """The factory of client connections, which `connections` are open.
 
     `refused(reason)` is called for every connection or request that never came to be handled: `malformed`, `header_too_large`,
-    `header_timeout`, `too_many_connections`, `overloaded`. `trusts(address)` says whose connections are not counted by address.
+    `header_timeout`, `too_many_connections`, `overloaded`. `trusts(address)` says whose connections are not counted by address. `varying`
+    are the lower-case fields whose values differ from request to request here, besides those of which that is known.
     """
 
     def __init__(
@@ -28,6 +31,7 @@ class ProxyServer:
         trusts: Callable[[str], bool],
         *,
         memory: Memory,
+        varying: Collection[bytes] = (),
     ) -> None:
         self._handler = handler
         self._limits = limits
@@ -35,10 +39,12 @@ class ProxyServer:
         self._refusals = Refusals(problems, refused)
         self._crowd = Crowd(limits, trusts)
         self._cork = Cork()
+        self._shapes = RequestShapes(VARY.union(varying))
         self.connections: set[ClientConnection] = set()
 
-    def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
-        """Use other limits for new connections; those that are open keep theirs."""
+    def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool], varying: Collection[bytes] = ()) -> None:
+        """Use other limits for new connections; those that are open keep theirs. What was known of heads is forgotten."""
+        self._shapes.vary(VARY.union(varying))
         self._limits = limits
         self._crowd.reconfigure(limits, trusts)
 
@@ -104,5 +110,8 @@ class ProxyServer:
     def connection(self, *, entered: bool | None) -> ClientConnection:
         """See `Admission`."""
         return ClientConnection(
-            self, self._handler, self._limits, self._memory, self._crowd, self._refusals, cork=self._cork, entered=entered
+            *(self, self._handler, self._limits, self._memory, self._crowd, self._refusals),
+            cork=self._cork,
+            shapes=self._shapes,
+            entered=entered,
         )

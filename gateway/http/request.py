@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from gateway.core.headers import Fields
 from gateway.core.model import Headers
+from gateway.http.request_shapes import RequestShape
 from gateway.ports import Tunnel
 
 
@@ -115,10 +116,10 @@ class Request:
     """One request. `target` is the request target and `fields` the field lines, both as received, values without surrounding whitespace.
 
     `keep_alive`: the client lets the connection be used again. The connection makes it by a factory of its handler's choice, which may be a
-    subclass with further slots.
+    subclass with further slots. `shape` is what its head has in common with others, where that is known.
     """
 
-    __slots__ = ("body", "connection", "fields", "keep_alive", "method", "target", "version")
+    __slots__ = ("body", "connection", "fields", "keep_alive", "method", "shape", "target", "version")
 
     def __init__(  # noqa: PLR0917 - positional, since it is called for every request
         self,
@@ -129,6 +130,7 @@ class Request:
         fields: Fields,
         body: RequestBody,
         keep_alive: bool,  # noqa: FBT001 - as above
+        shape: RequestShape | None = None,
     ) -> None:
         self.connection = connection
         self.method = method
@@ -137,6 +139,7 @@ class Request:
         self.fields = fields
         self.body = body
         self.keep_alive = keep_alive
+        self.shape = shape
 
     @property
     def headers(self) -> Headers:
@@ -146,5 +149,5 @@ class Request:
 
 R = TypeVar("R", bound=Request)
 
-RequestFactory: TypeAlias = Callable[[Connection, str, bytes, tuple[int, int], Fields, RequestBody, bool], R]
+RequestFactory: TypeAlias = Callable[[Connection, str, bytes, tuple[int, int], Fields, RequestBody, bool, RequestShape | None], R]
 """Makes a request out of what `Request` takes."""

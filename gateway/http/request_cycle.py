@@ -10,6 +10,7 @@ from gateway.http.limits import ClientLimits
 from gateway.http.lingering_close import FAREWELL, LINGER, LINGER_BYTES, LingeringClose
 from gateway.http.refusals import Refusals
 from gateway.http.request import Request, RequestFactory
+from gateway.http.request_shapes import RequestShapes
 from gateway.http.response import Answering, Underway, WireResponse, reason_of, untaken, wire_response
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
@@ -51,8 +52,8 @@ class RequestCycle(LingeringClose):
         "task",
     )
 
-    def __init__(self, handler: Handler, limits: ClientLimits, memory: Memory, refusals: Refusals) -> None:
-        super().__init__(limits, memory)
+    def __init__(self, handler: Handler, limits: ClientLimits, memory: Memory, refusals: Refusals, shapes: RequestShapes) -> None:
+        super().__init__(limits, memory, shapes)
         self._answer = handler.handle
         self._refusals = refusals
         self._asked = False  # at least one request has come in

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
 from gateway.core.decision import Label
-from gateway.core.fingerprint import Content
+from gateway.core.fingerprint import Content, ReadHead
 from gateway.core.headers import Fields, Hop, to_upstream, uncoded
 from gateway.core.host import asked_for, effective_host, normal_host
 from gateway.core.key import Key
@@ -24,8 +24,10 @@ from gateway.engine.answers import Reply
 from gateway.engine.request import Client, Held
 from gateway.http.body import Pace, expect_continue
 from gateway.http.request import Connection, Request, RequestBody
+from gateway.http.request_shapes import RequestShape
 from gateway.plan import GuardPlan
 from gateway.ports import Body
+from gateway.proxy.known_head import KnownHead
 from gateway.proxy.routing import UNMATCHED, Routing
 
 _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
@@ -43,7 +45,8 @@ class Call(Request):
     read (`body_read`), `held` what holds it, and `parts` as in `gateway.http.body.Taken`; `text` is what is known of it as JSON. `unlisted`
     is the policy that a keyed request missed by its method; `under` is what other methods come to, once it was looked up. `waited_for`: the
     client asked before it sends its body (`Expect: 100-continue`) and was not told to go on. `meaning`, `content`, `captured`,
-    `correlation`, `sealed`, `original`, `later` and `patience` are as in `GuardedRequest`. `trace` is there if requests are traced.
+    `correlation`, `sealed`, `original`, `later` and `patience` are as in `GuardedRequest`. `trace` is there if requests are traced,
+    `known` what is known of its head by its shape.
     What only a `FinishedRequest` has is known after `end`.
     """
 
@@ -64,6 +67,7 @@ class Call(Request):
         "hops",
         "key",
         "key_digest",
+        "known",
         "later",
         "meaning",
         "mode",
@@ -127,6 +131,7 @@ class Call(Request):
         fields: Fields,
         body: RequestBody,
         keep_alive: bool,  # noqa: FBT001 - as above
+        shape: RequestShape | None = None,
     ) -> None:
         self.connection = connection
         self.method = method
@@ -135,6 +140,7 @@ class Call(Request):
         self.fields = fields
         self.body = body
         self.keep_alive = keep_alive
+        self.shape = shape
         self.cors: Cors | None = None
         self.route = UNMATCHED
         self.mode = "off"
@@ -161,6 +167,7 @@ class Call(Request):
         self.later = False
         self.patience = 0
         self.original: str | None = None
+        self.known: KnownHead | None = None
         self.trace: Trace | None = None
 
     def begin(self, routing: Routing, request_id: str, now: float) -> None:
@@ -260,6 +267,17 @@ class Call(Request):
             captured[OWN_PRINCIPAL] = self.principal
         self.captured = captured
         self.correlation = None if policy.webhook is None else captured.get(policy.webhook.by)
+
+    @property
+    def read_head(self) -> ReadHead | None:
+        """What its fields come to for the plan's fingerprinter, where that is known."""
+        known = self.known
+        return None if known is None else known.read_head or known.reading(self.fields)
+
+    def lines(self) -> bytes | None:
+        """The field lines that the upstream shall see, where `to_upstream` alone makes them, and its work is known."""
+        known = self.known
+        return None if known is None or self.trace is not None else known.lines(self.connection, self.fields, self.hop, self.request_id)
 
     def forward(self) -> Parts:
         parts = self.forwarded()

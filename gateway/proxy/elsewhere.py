@@ -33,10 +33,18 @@ def judge_overrides(call: Call, overrides: Overrides, plan: RoutePlan) -> Reply 
 
 def may_mislead(call: Call, plan: RoutePlan) -> bool:
     """Whether the body of a request that goes on unguarded may ask for a guarded operation: then `judge_body` looks into it."""
+    known = call.known
+    if known is None:
+        return call.body.exists and _may_mislead(call, plan)
+    if known.may_mislead is None:
+        known.may_mislead = _may_mislead(call, plan)
+    return known.may_mislead and call.body.exists
+
+
+def _may_mislead(call: Call, plan: RoutePlan) -> bool:
+    """If it has a body. No value that varies in the head has a say in this."""
     overrides = plan.overrides
-    if overrides is None or not overrides.refuse or not may_ask_in_body(call.method, call.fields):
-        return False
-    return call.body.exists and _is_a_guards(call, plan)
+    return overrides is not None and overrides.refuse and may_ask_in_body(call.method, call.fields) and _is_a_guards(call, plan)
 
 
 async def judge_body(call: Call, plan: RoutePlan, memory: Memory) -> Reply | None:
@@ -78,6 +86,8 @@ def _under(call: Call, methods: Iterable[str] | None = None) -> Sequence[Match]:
     found = table.under(call.target, host, methods)
     if methods is None:
         call.under = found
+        if call.known is not None:
+            call.known.under = found
     return found
 
 

@@ -11,6 +11,7 @@ from gateway.core.headers import to_upstream
 from gateway.core.key_location import not_named
 from gateway.core.key_policy import ForwardKey, HeaderKey
 from gateway.core.model import Headers
+from gateway.core.overrides import nothing_misleads
 from gateway.core.policy import Policy, Route
 from gateway.core.problems import Problem, retry_of
 from gateway.core.routes import NoRoute, RefusedTarget
@@ -29,6 +30,7 @@ from gateway.proxy.call import Call
 from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, unlisted
 from gateway.proxy.guard import Admission, Guard, Missing
 from gateway.proxy.head import is_plain, judge_head
+from gateway.proxy.known_head import KnownHead
 from gateway.proxy.operations import Operations
 from gateway.proxy.passthrough import Passage
 from gateway.proxy.rendering import Renderer
@@ -96,7 +98,10 @@ class Proxy:
         """Answer one request: at once, if all that it takes is at hand. The answer is written then. Never raises for
         anything that a client or an upstream does.
         """
-        if self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
+        known: KnownHead | None = None if call.shape is None else call.shape.known
+        if known is not None and known.routing is not self.routing:
+            known = None
+        if known is None and self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
             return self._webhooks.handle(call, route)
         given, parent = call.fields.first(b"x-request-id"), call.fields.first(b"traceparent")
         if given is not None and _REQUEST_ID.fullmatch(given):
@@ -109,7 +114,7 @@ class Proxy:
         call.begin(self.routing, request_id, self._clock.boottime())
         if (tracing := call.routing.edge.tracing) is not None:
             call.trace = tracing.begin(parent, request_id, self._randomness.token())
-        found = self._look(call)
+        found = self._look(call) if known is None else self._recall(call, known)
         if not isinstance(found, RoutePlan):
             return self.finish(call, found) if isinstance(found, Reply) else self.wait(call, found)
         if found.guard is None:
@@ -189,7 +194,7 @@ class Proxy:
         routing, plain = call.routing, is_plain(call)
         plan = routing.plain.get((call.method, call.target, call.effective_host)) if plain else None
         if plan is not None:
-            return self._take_plan(call, plan)
+            return self._take_plain(call, plan)
         call.cors = routing.edge.cors
         stopped = judge_head(call)
         if stopped is not None:
@@ -208,6 +213,7 @@ class Proxy:
             case RoutePlan():
                 if plain:
                     routing.plain.keep((call.method, call.target, call.effective_host), found)
+                    return self._take_plain(call, found)
                 return self._take_plan(call, found)
             case NoRoute():
                 self._observer.request_started(call.route)
@@ -220,6 +226,27 @@ class Proxy:
                 return Reply(Label.REFUSED_TARGET, Refused(problem))
             case _:
                 assert_never(found)
+
+    def _recall(self, call: Call, known: KnownHead) -> RoutePlan:
+        """The same for a head of a shape that was judged before."""
+        call.known, call.under, plan = known, known.under, known.plan
+        self._enter(call, plan)
+        return plan
+
+    def _take_plain(self, call: Call, plan: RoutePlan) -> RoutePlan | Reply:
+        """As `_take_plan`. The head is known from now on, unless something had to be taken out of it, or a value had a say in this."""
+        shape, plainly = call.shape, plan.overrides is None or nothing_misleads(call.method, call.fields.names(), call.target)
+        taken = self._take_plan(call, plan)
+        if taken is plan and shape is not None and plainly:
+            call.known = shape.known = KnownHead(call.routing, plan, shape)
+        return taken
+
+    def _enter(self, call: Call, plan: RoutePlan) -> None:
+        """The request is its route's from now on."""
+        call.route, call.cors = plan.id, plan.cors
+        if plan.guard is not None:
+            call.guard, call.guarded, call.mode = plan.guard, True, plan.mode
+        self._observer.request_started(plan.id)
 
     def _take_plan(self, call: Call, plan: RoutePlan) -> RoutePlan | Reply:
         call.route, call.cors = plan.id, plan.cors
@@ -299,6 +326,9 @@ class Proxy:
     def _passage(self, call: Call, plan: RoutePlan) -> Passage:
         guard = plan.guard
         if guard is None:
+            lines = call.lines() if plan.sent is None else None
+            if lines is not None:
+                return Passage(call, plan, (), self, self._clock, self._observer, lines=lines)
             wire = to_upstream(call.fields.lines, call.hop(), hops=call.hops)
         else:
             wire = _without_our_key(to_upstream(call.fields.lines, call.hop(), guard.kept, hops=call.hops), guard.policy)

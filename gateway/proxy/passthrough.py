@@ -41,7 +41,8 @@ class Desk(Protocol):
 
 
 class Passage(Underway):
-    """One request on its way through its route's upstream, and the answer on its way back. `fields` are those that the upstream shall see.
+    """One request on its way through its route's upstream, and the answer on its way back. `fields` are those that the upstream shall see,
+    unless they are there as `lines` (`UpstreamRequest`).
 
     The short way is `begin`, where nothing has to be waited for: the upstream's connection calls this, its `Receiver`, with the answer.
     The long way, from the start or from the head of the answer on, is `run`. On both, a client that leaves cuts the upstream's connection.
@@ -54,6 +55,7 @@ class Passage(Underway):
         "_desk",
         "_exchange",
         "_fields",
+        "_lines",
         "_observer",
         "_over",
         "_plan",
@@ -64,11 +66,14 @@ class Passage(Underway):
 
     _started: float
 
-    def __init__(self, call: Call, plan: RoutePlan, fields: Headers, desk: Desk, clock: Clock, observer: Observer) -> None:
+    def __init__(
+        self, call: Call, plan: RoutePlan, fields: Headers, desk: Desk, clock: Clock, observer: Observer, *, lines: bytes | None = None
+    ) -> None:
         self.due = None
         self._call = call
         self._plan = plan
         self._fields = fields
+        self._lines = lines
         self._desk = desk
         self._clock = clock
         self._observer = observer
@@ -205,6 +210,7 @@ class Passage(Underway):
             lasting=True,
             upgrade=upgrade_of(call.method, call.fields, b"%d.%d" % call.version) if call.connection.upgradable else None,
             informational=partial(send_informational, call),
+            lines=self._lines,
         )
 
     # ---- the answer

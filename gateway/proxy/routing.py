@@ -1,6 +1,6 @@
 """Everything of the configuration that a request needs, in one immutable value: a reload swaps it whole."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.core.client_address import Network, trusted
@@ -72,6 +72,12 @@ class Routing:
         return trusted(peer, self.trusted_proxies)
 
 
+def key_fields(routes: Iterable[Route]) -> frozenset[bytes]:
+    """The lower-case names of all fields that hold a key on some route."""
+    policies = [route.policy for route in routes if route.policy is not None]
+    return frozenset(name.lower().encode() for policy in policies for name in policy.key.headers)
+
+
 def make_routing(
     routes: tuple[Route, ...],
     upstreams: Mapping[str, Upstream],
@@ -103,7 +109,7 @@ def make_routing(
         plans,
         secret,
         trusted_proxies,
-        key_fields=frozenset(name.lower().encode() for policy in policies for name in policy.key.headers),
+        key_fields=key_fields(routes),
         keys_in_query=any(isinstance(policy.key.place, QueryKey) for policy in policies),
         kept=frozenset[bytes]().union(*(plan.guard.kept for plan in plans.values() if plan.guard is not None)),
         edge=edge,

@@ -19,6 +19,7 @@ from typing import Protocol, cast
 
 from gateway.runtime.alarm import Alarm
 from gateway.upstream.parser import ResponseParser
+from gateway.upstream.response_shapes import ResponseShapes
 
 DROP = struct.pack("ii", 1, 0)
 """For SO_LINGER: close at once, without what is left to send."""
@@ -69,7 +70,9 @@ class Receiver(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """See the module. Created by the pool, connected by the event loop; then it has a `parser`, for one response after the other."""
+    """See the module. Created by the pool, connected by the event loop; then it has a `parser`, for one response after the other.
+    `shapes` are known of their heads.
+    """
 
     __slots__ = (
         "_below_tls",
@@ -79,6 +82,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_poll",
         "_reading",
+        "_shapes",
         "_tls",
         "_transport",
         "_writable",
@@ -93,7 +97,7 @@ class Connection(asyncio.Protocol):
 
     parser: ResponseParser
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, shapes: ResponseShapes | None = None) -> None:
         self.loop = loop
         self.sound = True
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -101,6 +105,7 @@ class Connection(asyncio.Protocol):
         self.patience = math.inf
         self.rests_until = 0.0
         self._owner = owner
+        self._shapes = shapes
         self._exchange: Receiver | None = None
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
@@ -272,7 +277,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's are no subclass
-        self.parser = ResponseParser()
+        self.parser = ResponseParser(shapes=self._shapes)
         try:
             stream.set_write_buffer_limits(high=0)  # so that the pauses are exact
             self._poll.register(stream.get_extra_info("socket").fileno(), select.POLLIN)

@@ -21,6 +21,7 @@ import httptools
 
 from gateway.core.model import Headers
 from gateway.upstream.repair import MAX_HEAD, Malformed, MalformedHeads, Violation
+from gateway.upstream.response_shapes import ResponseCut, ResponseShapes
 
 MAX_INFORMATIONAL = 32
 """How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD`
@@ -29,6 +30,7 @@ long.
 
 _TIMEOUT = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNORECASE)
 _CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code != 0x09)
+_BODILESS = frozenset({204, 304})
 _START = b"H\r\n"  # empty lines before the status line are skipped by llhttp
 
 
@@ -43,13 +45,15 @@ class ResponseParser:
     `head_complete`; trailers are dropped. `complete`: the body has ended by its own framing, and no more may be fed.
     `reusable` is then whether the connection may carry another exchange, with `begin`. De-framed body bytes wait in
     `body`, `buffered` of them, until taken. `violations` are those that were put right in its heads. `patience` is for
-    how many seconds the upstream says that it keeps an idle connection.
+    how many seconds the upstream says that it keeps an idle connection. `shapes` are known of heads, for all parsers that share them.
     """
 
     __slots__ = (
         "_again",
+        "_cut",
         "_ends_with_head",
         "_fault",
+        "_first",
         "_fresh",
         "_head_request",
         "_informational",
@@ -60,6 +64,7 @@ class ResponseParser:
         "_malformed",
         "_quiet",
         "_seen",
+        "_shapes",
         "_until_eof",
         "_upgrade",
         "body",
@@ -78,8 +83,15 @@ class ResponseParser:
     )
 
     def __init__(
-        self, method: bytes = b"GET", upgrade: bytes | None = None, informational: Callable[[int, bytes, Headers], None] | None = None
+        self,
+        method: bytes = b"GET",
+        upgrade: bytes | None = None,
+        informational: Callable[[int, bytes, Headers], None] | None = None,
+        *,
+        shapes: ResponseShapes | None = None,
     ) -> None:
+        self._shapes = ResponseShapes() if shapes is None else shapes
+        self._cut: ResponseCut | None = None  # of the last head, if its shape was known
         self._llhttp: httptools.HttpResponseParser | None = None
         self.begin(method, upgrade, informational)
 
@@ -114,11 +126,22 @@ class ResponseParser:
         self._upgrade = upgrade
         self._informational = informational
         self._informational_left = MAX_INFORMATIONAL
+        self._first = True  # nothing has come yet
         if self._llhttp is None:
             self._llhttp = self._new_llhttp()
 
     def feed(self, data: bytes) -> None:
         """Take in received bytes (not empty). Raises Malformed, after which only what is in `body` may still be read."""
+        first, self._first = self._first, False
+        if first and self._recall(data):
+            return
+        self._feed(data)
+        if first and self.complete:
+            self._learn(data)
+        if self.complete:
+            self._finish(data)
+
+    def _feed(self, data: bytes) -> None:
         headed, quiet = self.head_complete, self._quiet
         if not headed:
             if quiet == 0 and data[0] not in _START:
@@ -143,9 +166,7 @@ class ResponseParser:
             self._fresh = []
         else:
             self._quiet += len(data)
-        if self.complete:
-            self._finish(data)
-        elif self._quiet > MAX_HEAD:
+        if not self.complete and self._quiet > MAX_HEAD:
             self._refuse("head, trailers or chunk sizes too long")
 
     def eof(self) -> bool:
@@ -168,6 +189,31 @@ class ResponseParser:
         parsed stays.
         """
         self._llhttp = None
+
+    def _recall(self, data: bytes) -> bool:
+        """Whether these bytes are all of a response whose shape is known: then nothing remains to be parsed."""
+        cut = data.find(b"\r\n\r\n") + 4
+        if cut < 4 or self._head_request or self._upgrade is not None or (known := self._shapes.read(data[:cut], self._cut)) is None:
+            return False
+        self._cut, lines, length = known
+        if cut + length != len(data):
+            return False
+        shape = self._cut.known
+        self.status, self.reason, self.headers, self.patience = shape.status, shape.reason, lines, shape.patience
+        self.content_length = length
+        self.head_complete = self.complete = self.reusable = True
+        if length:
+            self.body.append(data[cut:])
+            self.buffered = length
+        self._informational = None
+        return True
+
+    def _learn(self, data: bytes) -> None:
+        """What came in one piece was parsed to its end. Others that are framed so, and read as simply, need not be."""
+        cut = data.find(b"\r\n\r\n") + 4
+        simple = self.reusable and not (self.violations or self._head_request or self.switched)
+        if simple and self.status not in _BODILESS and self.content_length == len(data) - cut:
+            self._shapes.learn(data[:cut], self.status, self.reason, self.headers.copy(), self.patience)
 
     def _refuse(self, why: str) -> NoReturn:
         self._llhttp = None

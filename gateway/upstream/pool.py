@@ -12,6 +12,7 @@ from collections import OrderedDict
 from gateway.ports import NotSent, NotSentReason
 from gateway.upstream.connection import Connection
 from gateway.upstream.dial import dial
+from gateway.upstream.response_shapes import ResponseShapes
 from gateway.upstream.settings import Endpoint, UpstreamSettings
 
 MARGIN = 1.0
@@ -37,6 +38,7 @@ class Pool:
         self._reserved = 0
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
         self.shut = False
+        self._shapes = ResponseShapes()
 
     @property
     def open(self) -> int:
@@ -185,4 +187,4 @@ class Pool:
     async def _dial(self, deadline: float | None) -> Connection:
         loop = asyncio.get_running_loop()
         until = self._by(self._settings.connect, deadline)
-        return await dial(self._endpoint, self._tls, self._server_name, lambda: Connection(loop, self), until)
+        return await dial(self._endpoint, self._tls, self._server_name, lambda: Connection(loop, self, self._shapes), until)

@@ -59,6 +59,11 @@ class StagedRequest:
     patience: int = 0
     original: str | None = None
 
+    read_head = None
+
+    def lines(self) -> bytes | None:
+        return None
+
     def forward(self) -> Parts:
         return Parts(self.wire, self.origin_form, None)
 

@@ -16,6 +16,7 @@ from gateway.http.problem import ProblemWriter
 from gateway.http.request_cycle import Handler
 from gateway.observe.observer import MetricsObserver
 from gateway.ports import Memory
+from gateway.proxy.routing import key_fields
 from gateway.run.server.sockets import listen
 
 BACKLOG = 2048
@@ -65,10 +66,10 @@ class Listeners:
         self._open = open_ones
         self._last = last
 
-    def reconfigure(self, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
-        """Use other limits for new connections."""
+    def reconfigure(self, config: Config, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
+        """Use other limits for new connections, and expect the keys of other routes."""
         for _, connections in (*self._open, *self._last):
-            connections.reconfigure(limits, trusts)
+            connections.reconfigure(limits, trusts, key_fields(config.routes))
 
     def close(self) -> None:
         """Accept no more, but at those that serve until the end."""
@@ -117,7 +118,8 @@ async def open_listeners(
     opened: list[Open] = []
     try:
         for address, handler, context in (*handlers, *last):
-            connections = ProxyServer(handler, ProblemWriter(config.problem_base), limits, observer.refused_client, trusts, memory=memory)
+            problems, varying = ProblemWriter(config.problem_base), key_fields(config.routes)
+            connections = ProxyServer(handler, problems, limits, observer.refused_client, trusts, memory=memory, varying=varying)
             sock = listen(address, shared=shared)
             opened.append((await _serve(sock, address, connections, context, config.client.header_timeout), connections))
     except BaseException:

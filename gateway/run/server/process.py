@@ -319,4 +319,4 @@ class Process:
 
     def _adopted(self, config: Config) -> None:
         if self._listeners is not None:
-            self._listeners.reconfigure(make_limits(config, affordable(config)), _trusts(config))
+            self._listeners.reconfigure(config, make_limits(config, affordable(config)), _trusts(config))

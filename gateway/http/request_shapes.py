@@ -1,0 +1,85 @@
+"""Request heads that a parser need not read again, since one of their shape was read before (`gateway.core.head_shapes`)."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gateway.core.head_shapes import Cut, HeadShapes
+from gateway.core.headers import Fields
+from gateway.http.head_parser import HeadParser
+
+_LENGTH = b"content-length"
+_DIGITS = 15
+"""A length of more digits is left to the parser."""
+
+
+class RequestShape:
+    """What request heads of one shape have in common, as `HeadParser` has it. None of them is chunked or asks for another protocol.
+
+    `count` is the number of their field lines. `varies` are the lower-case names of those whose values differ. `known` is the handler's:
+    what it found out that holds for all of them; None at first.
+    """
+
+    __slots__ = ("_first", "_length", "_spelled", "_varying", "count", "keep_alive", "known", "method", "target", "varies", "version")
+
+    upgrade = False
+    chunked = False
+
+    def __init__(self, head: HeadParser, places: list[int]) -> None:
+        """Of a head in which the values at these `places` vary."""
+        lines = head.fields.lines
+        self.method = head.method
+        self.target = head.target
+        self.version = head.version
+        self.keep_alive = head.keep_alive
+        self.count = len(lines)
+        self.known: Any = None  # each handler's own type
+        self._first = {name.lower(): value for name, value in lines}
+        self._spelled = [(name, name.lower()) for name, _ in lines]
+        self._varying = [lines[place][0].lower() for place in places]
+        self.varies = frozenset(self._varying)
+        self._length = self._varying.index(_LENGTH) if _LENGTH in self.varies else None
+
+    def read(self, values: Sequence[bytes]) -> tuple[Fields, int] | None:
+        """The fields of a head with these varying values, and the length of its body. None: the parser has to judge it."""
+        length = 0
+        if self._length is not None:
+            digits = values[self._length]
+            if not digits.isdigit() or len(digits) > _DIGITS:
+                return None
+            length = int(digits)
+        first = self._first.copy()
+        first.update(zip(self._varying, values, strict=True))
+        return Fields.spelled(self._spelled, first), length
+
+
+RequestCut: TypeAlias = Cut[RequestShape]
+
+
+class RequestShapes(HeadShapes[RequestShape]):
+    """The shapes of a listener's requests."""
+
+    __slots__ = ()
+
+    def read(self, head: bytes, most: int, last: RequestCut | None) -> tuple[RequestCut, Fields, int] | None:
+        """A head of at most `most` field lines, with its closing empty line: its shape and cut, its fields, the length of its body. `last`
+        is the cut of the head before it. None: only a parser can tell.
+        """
+        cut, values = last, None
+        if last is not None and last.size == len(head):
+            values = last.values(head)
+        if cut is None or values is None:
+            found = self.find(head)
+            if found is None:
+                return None
+            cut, values = found
+        read = cut.known.read(values) if cut.known.count <= most else None
+        return None if read is None else (cut, *read)
+
+    def learn(self, head: bytes, parser: HeadParser) -> None:
+        """A parser has read this head, which `read` could not. It is remembered if it comes again, and was read as simply."""
+        if parser.chunked or parser.upgrade or parser.fields.repeated or (glanced := self.glance(head)) is None:
+            return
+        shape, values = glanced
+        places = [place for place, (name, _) in enumerate(parser.fields.lines) if self.varies(name.lower())]
+        if values == [parser.fields.lines[place][1] for place in places]:
+            self.keep(shape, RequestShape(parser, places))

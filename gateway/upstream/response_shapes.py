@@ -1,0 +1,79 @@
+"""Heads of responses that a parser need not read again, since one of their shape was read before (`gateway.core.head_shapes`)."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gateway.core.field_names import VARY
+from gateway.core.head_shapes import Cut, HeadShapes
+
+_LENGTH = b"content-length"
+_DIGITS = 15
+"""A length of more digits is left to the parser."""
+
+Lines = list[tuple[bytes, bytes]]
+
+
+class ResponseShape:
+    """What final responses of one shape have in common. All have a body of an announced length, and let the connection be used again;
+    `patience` is for how many seconds the upstream says that it keeps it.
+    """
+
+    __slots__ = ("_length", "_lines", "_places", "patience", "reason", "status")
+
+    def __init__(self, status: int, reason: bytes, lines: Lines, places: list[int], patience: float) -> None:
+        """Of one with these field lines, in which the values at these `places` vary, a `Content-Length` among them."""
+        self.status = status
+        self.reason = reason
+        self.patience = patience
+        self._lines = lines
+        self._places = [(place, lines[place][0]) for place in places]
+        self._length = [name.lower() for _, name in self._places].index(_LENGTH)
+
+    def read(self, values: Sequence[bytes]) -> tuple[Lines, int] | None:
+        """The field lines of a head with these varying values, and the length of its body. None: the parser has to judge it."""
+        digits = values[self._length]
+        if not digits.isdigit() or len(digits) > _DIGITS:
+            return None
+        lines = self._lines.copy()
+        for (place, name), value in zip(self._places, values, strict=True):
+            lines[place] = (name, value)
+        return lines, int(digits)
+
+
+ResponseCut: TypeAlias = Cut[ResponseShape]
+
+
+class ResponseShapes(HeadShapes[ResponseShape]):
+    """The shapes of an upstream's responses."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(VARY)
+
+    def read(self, head: bytes, last: ResponseCut | None) -> tuple[ResponseCut, Lines, int] | None:
+        """A head with its closing empty line: its shape and cut, its field lines, the length of its body. `last` is the cut of the head
+        before it. None: only a parser can tell.
+        """
+        cut, values = last, None
+        if last is not None and last.size == len(head):
+            values = last.values(head)
+        if cut is None or values is None:
+            found = self.find(head)
+            if found is None:
+                return None
+            cut, values = found
+        read = cut.known.read(values)
+        return None if read is None else (cut, *read)
+
+    def learn(self, head: bytes, status: int, reason: bytes, lines: Lines, patience: float) -> None:
+        """A parser has read this head, which `read` could not, as that of a response that a `ResponseShape` may stand for. It is remembered
+        if it comes again.
+        """
+        glanced = self.glance(head)
+        if glanced is None:
+            return
+        shape, values = glanced
+        places = [place for place, (name, _) in enumerate(lines) if self.varies(name.lower())]
+        if values == [lines[place][1] for place in places] and _LENGTH in [lines[place][0].lower() for place in places]:
+            self.keep(shape, ResponseShape(status, reason, lines, places, patience))

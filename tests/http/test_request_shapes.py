@@ -1,0 +1,192 @@
+"""What is told of a head by its shape is what the parser tells of it, whatever its bytes."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gateway.core.field_names import VARY
+from gateway.core.headers import Fields
+from gateway.http.head_parser import HeadParser, HeadTooLarge, MalformedHead
+from gateway.http.request_shapes import RequestShape, RequestShapes
+
+MOST = 20
+SHAPES = RequestShapes(VARY)
+
+HEAD = (
+    b"POST /v1/payments?a=b HTTP/1.1\r\nHost: api.test\r\nAccept: */*\r\nAuthorization: Bearer a\r\nContent-Type: application/json\r\n"
+    b"Idempotency-Key: %b\r\nContent-Length: %b\r\ntraceparent: 00-%b-b7ad6b7169203331-01\r\n\r\n"
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that is told of a head."""
+
+    method: str
+    target: bytes
+    version: tuple[int, int]
+    keep_alive: bool
+    lines: tuple[tuple[bytes, bytes], ...]
+    first: tuple[tuple[bytes, bytes | None], ...]
+    names: tuple[bytes, ...]
+    length: int
+    chunked: bool
+    upgrade: bool
+
+
+def told(head: HeadParser | RequestShape, fields: Fields, length: int) -> Told:
+    first = tuple((name, fields.first(name)) for name in sorted(fields.names()))
+    names, lines = tuple(fields.names()), fields.lines
+    return Told(head.method, head.target, head.version, head.keep_alive, lines, first, names, length, head.chunked, head.upgrade)
+
+
+def parsed(raw: bytes) -> HeadParser | None:
+    parser = HeadParser(MOST)
+    try:
+        parser.feed(raw)
+    except (MalformedHead, HeadTooLarge):
+        return None
+    return parser if parser.complete else None
+
+
+def learn(shapes: RequestShapes, raw: bytes) -> None:
+    """Let it come twice."""
+    for _ in range(2):
+        parser = parsed(raw)
+        if parser is not None:
+            shapes.learn(raw, parser)
+
+
+def read(shapes: RequestShapes, raw: bytes, before: bytes | None = None) -> Told | None:
+    """What the shapes tell of a head, with and without the cut of the one before, which is the same."""
+    earlier = None if before is None else shapes.read(before, MOST, None)
+    found = shapes.read(raw, MOST, None if earlier is None else earlier[0])
+    alone = shapes.read(raw, MOST, None)
+    assert (found is None) == (alone is None)
+    if found is None or alone is None:
+        return None
+    results = [told(cut.known, fields, length) for cut, fields, length in (found, alone)]
+    assert results[0] == results[1]
+    return results[0]
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            b"\r\n",
+            b"\r",
+            b"\n",
+            b"\0",
+            b" ",
+            b"\t",
+            b":",
+            b",",
+            b"0",
+            b"+1",
+            b"-1",
+            b"chunked",
+            b"\x80",
+            b"\xff",
+            b"\r\nHost: b",
+            b"\r\n\r\n",
+        ),
+        *(b"\r\nContent-Length: 1", b"\r\nTransfer-Encoding: chunked", b"\r\ntraceparent: 1", b"\r\n folded", b"\r\nConnection: close"),
+        *(b"\r\n\r\n", b"HTTP/1.0", b"HTTP/2.0", b"a" * 70, b"\r\nDate: ", b"\r\nDate:x", b"\r\nEtag : x", b"\r\nIdempotency-Key\0: 2"),
+    ]
+)
+"""What somebody may put into a head who wants two readers to read two things."""
+
+
+@given(st.text("abcdefXYZ019-", min_size=1, max_size=30), st.integers(0, 10**16), st.from_regex(rb"[0-9a-f]{32}", fullmatch=True))
+def test_a_head_of_a_known_shape_is_told_as_the_parser_tells_it(key: str, length: int, trace: bytes) -> None:
+    first, raw = HEAD % (b"k", b"2", b"0" * 32), HEAD % (key.encode(), b"%d" % length, trace)
+    learn(SHAPES, first)
+    parser = parsed(raw)
+    assert parser is not None
+    assert read(SHAPES, raw, first) == (None if length >= 10**15 else told(parser, parser.fields, parser.length))
+
+
+@settings(max_examples=400)
+@given(st.integers(0, 400), st.integers(0, 6), PIECES, st.booleans())
+@example(0, 0, b"\r\n", False)
+def test_a_head_that_somebody_has_meddled_with_is_told_as_the_parser_tells_it_or_left_to_it(
+    at: int, out: int, piece: bytes, twice: bool
+) -> None:
+    """Bytes go and others come, anywhere; also when the meddled head was itself what was learnt, and an honest one comes then."""
+    honest = HEAD % (b"key-1", b"12", b"1" * 32)
+    at %= len(honest)
+    raw = honest[:at] + piece + honest[at + out :]
+    shapes = RequestShapes(VARY)
+    learn(shapes, honest)
+    if twice:
+        learn(shapes, raw)
+    for one, before in ((raw, honest), (honest, raw), (HEAD % (b"key-2", b"7", b"2" * 32), raw)):
+        found = read(shapes, one, before)
+        if found is not None:
+            parser = parsed(one)
+            assert parser is not None, "the parser refuses it"
+            assert found == told(parser, parser.fields, parser.length)
+
+
+LINE = st.tuples(
+    st.sampled_from([b"Accept", b"X", b"Date", b"ETag", b"traceparent", b"X-Request-Id", b"Content-Length", b"Connection", b"Expect"]),
+    st.sampled_from([b"", b"1", b"2", b"12", b"close", b"100-continue", b"a b", b"a, b", b"\xe9"]),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(LINE, max_size=5), st.lists(LINE, max_size=5), st.sampled_from([b"GET", b"POST", b"HEAD"]), st.sampled_from([b"1.0", b"1.1"])
+)
+def test_two_heads_of_any_lines(one: list[tuple[bytes, bytes]], other: list[tuple[bytes, bytes]], method: bytes, version: bytes) -> None:
+    """The second is told as the parser tells it, or left to it, when the first is known; also where names come twice."""
+    heads = [
+        b"%b / HTTP/%b\r\nHost: a\r\n%b\r\n" % (method, version, b"".join([b"%b: %b\r\n" % line for line in lines]))
+        for lines in (one, other)
+    ]
+    shapes = RequestShapes(VARY)
+    learn(shapes, heads[0])
+    for raw in heads:
+        found = read(shapes, raw, heads[0])
+        if found is not None:
+            parser = parsed(raw)
+            assert parser is not None
+            assert found == told(parser, parser.fields, parser.length)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Transfer-Encoding: chunked",
+        b"Connection: upgrade\r\nUpgrade: websocket",
+        b"Accept: a\r\nAccept: b",
+        b"traceparent: 1\r\ntraceparent: 2",
+    ],
+)
+def test_what_is_read_less_simply_is_left_to_the_parser(line: bytes) -> None:
+    shapes = RequestShapes(VARY)
+    raw = b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % line
+    learn(shapes, raw)
+    assert read(shapes, raw) is None
+
+
+def test_no_more_field_lines_than_a_connection_may_have() -> None:
+    """The limit of the connection that asks, not of the one on which the shape was learnt."""
+    shapes, raw = RequestShapes(VARY), HEAD % (b"k", b"2", b"0" * 32)
+    learn(shapes, raw)
+    found = shapes.read(raw, 7, None)
+    assert found is not None
+    assert [shapes.read(raw, most, found[0]) for most in (6, 1)] == [None, None]
+
+
+def test_fields_of_a_shape_are_those_of_one_request() -> None:
+    """Two requests of one shape share nothing that one of them could change."""
+    shapes, heads = RequestShapes(VARY), [HEAD % (key, b"2", b"0" * 32) for key in (b"one", b"two")]
+    learn(shapes, heads[0])
+    results = [read(shapes, head) for head in heads]
+    assert results[0] is not None
+    assert results[1] is not None
+    assert replace(results[1], lines=results[0].lines, first=results[0].first) == results[0]
+    assert [dict(one.first)[b"idempotency-key"] for one in results if one is not None] == [b"one", b"two"]
