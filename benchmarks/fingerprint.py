@@ -105,7 +105,7 @@ def others() -> dict[str, tuple[Content, FingerprintPolicy]]:
     plain = written(payment(5))
     large = parts(4 * KIB * KIB)
     assert isinstance(large.body, bytes)
-    spilled = Content(large.scope, large.method, large.target, large.headers, digest_body(large.body, large.headers))
+    spilled = Content(large.scope, large.method, large.target, large.headers, digest_body(large.body, tuple(large.headers)))
     return {
         "form, 1 KB": (form(20), AUTO),
         "form, 64 KB": (form(1300), AUTO),

@@ -52,6 +52,7 @@ class Exchange(NamedTuple):
     upstream_started: float | None = None
     original: str | None = None
     trace: Trace | None = None
+    trace_id: str | None = None
 
 
 def exchanges() -> list[Exchange]:
@@ -69,7 +70,7 @@ def exchanges() -> list[Exchange]:
             response_bytes=400 + number % 50,
             client_address="127.0.0.1",
             scope=Scope("charges:header.rn4Hlcce9Os_5GhUzcTOylSE0nlKTnVpVYS0uOmZL0M"),
-            fields=Fields(((b"traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1)),)),
+            trace_id=f"{number + 1:032x}",
         )
         for number in range(REQUESTS)
     ]

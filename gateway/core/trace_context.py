@@ -8,7 +8,6 @@ column in any record.
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from gateway.core.model import Headers
 
@@ -20,9 +19,8 @@ _SAMPLED = 1
 _WHOLE = 1 << 64
 
 
-@lru_cache(maxsize=32)  # few: a stranger's field may be as long as a head
 def trace_id_of(parent: bytes) -> str | None:
-    """The trace that a request's `traceparent` names, in hex. A request asks twice, for its own id and for its log line."""
+    """The trace that a request's `traceparent` names, in hex; None for what is no trace context."""
     found = TRACE_PARENT.match(parent)
     return None if found is None else found[1].decode()
 

@@ -27,8 +27,6 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
     `pattern` is the path that its route takes. Of the head the line has the trace, and what the client calls itself (`user_agent`).
     """
     upstream_seconds, scope = request.upstream_seconds, request.scope
-    parent = request.fields.first(b"traceparent")
-    trace_id = request.trace.trace_id if request.trace is not None else None if parent is None else trace_id_of(parent)
     fields = {
         "ts": instant(int(epoch_seconds() * 1000)),
         "level": "info",
@@ -53,7 +51,7 @@ def access_line(request: FinishedRequest, pattern: str | None = None, *, user_ag
         "client": request.client_address,
         "path_pattern": pattern,
         "scope_id": None if scope is None else scope.id,
-        "trace_id": trace_id,
+        "trace_id": request.trace_id,
         "original_request_id": request.original,
     }
     if user_agent:

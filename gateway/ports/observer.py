@@ -21,8 +21,8 @@ class FinishedRequest(Protocol):
     `route` is a configured id, or `unmatched`. `key_digest` is keyed (`gateway.core.scope.key_digest`).
     `client_address` is the nearest address that is no trusted proxy. `settlement` and `reason` are None if no attempt
     ran, or while the gateway still settles it. `started` and `upstream_started` are instants of CLOCK_BOOTTIME, `original`
-    is the request whose record was found. No key, credential or body is told of; of the head's `fields` only the
-    trace, and what the client calls itself.
+    is the request whose record was found. `trace_id` is that of the client's trace, or of ours where requests are traced.
+    No key, credential or body is told of; of the head's `fields` only what the client calls itself.
     """
 
     @property
@@ -73,6 +73,8 @@ class FinishedRequest(Protocol):
     def original(self) -> str | None: ...
     @property
     def trace(self) -> Trace | None: ...
+    @property
+    def trace_id(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ class Call(Request):
         "text",
         "total_seconds",
         "trace",
+        "trace_id",
         "under",
         "unlisted",
         "upstream_seconds",
@@ -103,6 +104,7 @@ class Call(Request):
 
     routing: Routing
     request_id: str
+    trace_id: str | None
     started: float
     origin_form: bytes
     effective_host: bytes

@@ -104,16 +104,17 @@ class Proxy:
         if known is None and self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
             return self._webhooks.handle(call, route)
         given, parent = call.fields.first(b"x-request-id"), call.fields.first(b"traceparent")
+        call.trace_id = trace_id = None if parent is None else trace_id_of(parent)
         if given is not None and _REQUEST_ID.fullmatch(given):
             request_id = given.decode()
-        else:
-            # It begins with the id of the client's trace: records keep it, and so are found by the trace without a column for that.
-            request_id, trace_id = self._randomness.token().hex(), None if parent is None else trace_id_of(parent)
-            if trace_id is not None:
-                request_id = f"{trace_id}-{request_id[:16]}"
+        elif trace_id is None:
+            request_id = self._randomness.token().hex()
+        else:  # records keep it, and so are found by the trace without a column for that
+            request_id = f"{trace_id}-{self._randomness.token()[:8].hex()}"
         call.begin(self.routing, request_id, self._clock.boottime())
         if (tracing := call.routing.edge.tracing) is not None:
             call.trace = tracing.begin(parent, request_id, self._randomness.token())
+            call.trace_id = call.trace.trace_id
         found = self._look(call) if known is None else self._recall(call, known)
         if not isinstance(found, RoutePlan):
             return self.finish(call, found) if isinstance(found, Reply) else self.wait(call, found)

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,32 @@ def test_a_trace_is_known_by_its_id(trace: str, parent: str, more: bytes, cut: i
     for _ in range(2):
         assert trace_id_of(told + more) == (None if more == b"0" else trace)
         assert trace_id_of(told[:cut].ljust(cut, b"-")) is None or cut == 55
+
+
+@pytest.mark.parametrize(
+    ("parent", "read"),
+    [
+        (b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", True),
+        (b"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-later-versions-have", True),
+        (b"ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", False),
+        (b"00-00000000000000000000000000000000-00f067aa0ba902b7-01", False),
+        (b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", False),
+        (b"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", False),
+        (b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-011", False),
+        (b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7", False),
+        (b"", False),
+    ],
+)
+def test_what_is_no_trace_context_is_no_trace(parent: bytes, read: bool) -> None:
+    """As W3C Trace Context says in section 3.2; what a client sends cannot put anything else into a line of the log."""
+    assert (trace_id_of(parent) is not None) == read
+
+
+@given(st.binary(max_size=80))
+def test_a_trace_is_32_hex_digits_or_none(parent: bytes) -> None:
+    """Whatever stands in the field."""
+    trace = trace_id_of(parent)
+    assert trace is None or (re.fullmatch("[0-9a-f]{32}", trace) and trace.encode() in parent)
 
 
 @given(parent=st.none() | st.binary(max_size=60), request_id=st.text(min_size=1, max_size=40), token=tokens)
