@@ -15,6 +15,9 @@ from gateway.observe.timestamp import epoch_seconds, instant, rfc3339
 from gateway.ports import FinishedAttempt, FinishedRequest, WebhookExchange
 
 BUFFER_BYTES = 4 * 1024 * 1024
+GATHERED = 0.002
+"""Seconds for which lines are gathered: the answer leaves ahead of the work on its line, and the many that come together cost one write."""
+
 _RETRY_SECONDS = 0.02
 _LONGEST_TEXT = 256
 
@@ -117,8 +120,8 @@ def _line(fields: Mapping[str, object]) -> bytes:
 class AccessLog:
     """Lines on their way to a file descriptor. `append` belongs to an event loop's thread.
 
-    The lines of one tick go out together, in writes of at most CHUNK bytes that hold whole lines. While the reader stalls they are
-    kept, up to `buffer_bytes`; then the oldest are dropped, and `dropped` is told how many.
+    The lines of `GATHERED` seconds go out together, in writes of at most CHUNK bytes that hold whole lines. While the reader stalls they
+    are kept, up to `buffer_bytes`; then the oldest are dropped, and `dropped` is told how many.
     """
 
     def __init__(self, fd: int, dropped: Callable[[int], None], *, buffer_bytes: int = BUFFER_BYTES) -> None:
@@ -142,7 +145,7 @@ class AccessLog:
         if self._size > self._limit:
             self._drop_oldest()
         if self._flush_due is None:
-            self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
+            self._flush_due = asyncio.get_running_loop().call_later(GATHERED, self._flush)
 
     def close(self, patience: float = 1.0) -> None:
         """Write what is left, waiting at most `patience` seconds for the reader; what it does not take counts as dropped.

@@ -19,7 +19,7 @@ from gateway.core.decision import Label
 from gateway.core.headers import Fields
 from gateway.core.scope import Scope
 from gateway.observe import MetricsObserver
-from gateway.observe.accesslog import AccessLog, access_line, webhook_line
+from gateway.observe.accesslog import GATHERED, AccessLog, access_line, webhook_line
 from gateway.observe.sink import CHUNK, polled_sink
 from gateway.observe.timestamp import rfc3339
 from gateway.ports import WebhookExchange
@@ -57,10 +57,11 @@ def open_log(drops: list[int]) -> Iterator[OpenLog]:
         yield make
 
 
-async def tick() -> None:
-    """Let everything run that is ready now."""
-    for _ in range(3):
-        await asyncio.sleep(0)
+async def written(log: AccessLog) -> None:
+    """Let what was gathered be written."""
+    async with asyncio.timeout(20):
+        while log._flush_due is not None:
+            await asyncio.sleep(GATHERED)
 
 
 def test_a_webhook_request_has_a_line_too() -> None:
@@ -155,15 +156,15 @@ def test_timestamps_are_rfc3339(second: int, millisecond: int) -> None:
     assert abs(int(text[20:23]) - millisecond) <= 1
 
 
-async def test_lines_of_one_tick_are_written_together(pipe: tuple[int, int], open_log: OpenLog) -> None:
-    """Nothing is written while the tick lasts; then its lines come in order, in one piece."""
+async def test_lines_that_come_together_are_written_together(pipe: tuple[int, int], open_log: OpenLog) -> None:
+    """Nothing is written while they are gathered; then they come in order, in one piece."""
     log = open_log(pipe[1])
     os.set_blocking(pipe[0], False)
     log.append(b"1\n")
     log.append(b"2\n")
     with pytest.raises(BlockingIOError):
         os.read(pipe[0], 100)
-    await tick()
+    await written(log)
     assert os.read(pipe[0], 100) == b"1\n2\n"
     assert os.get_blocking(pipe[1]), "the stream that was given keeps its flags"
 
@@ -191,7 +192,7 @@ async def test_a_stalled_reader_costs_the_oldest_lines(pipe: tuple[int, int], op
 
 
 async def test_close_writes_what_is_left(pipe: tuple[int, int], open_log: OpenLog, drops: list[int]) -> None:
-    """Lines of the last tick are written before the process ends."""
+    """What was gathered is written before the process ends."""
     log = open_log(pipe[1])
     for number in range(20):
         log.append(b"%d\n" % number)
@@ -217,7 +218,7 @@ async def test_a_reader_that_left_is_no_error(
     os.close(pipe[0])
     for _ in range(5):
         log.append(b"x\n")
-        await tick()
+        await written(log)
     assert sum(drops) == 5
     assert [record.getMessage() for record in caplog.records] == ["The access log cannot be written: Broken pipe"]
 
@@ -229,7 +230,7 @@ async def test_files_and_sockets_take_lines_too(tmp_path: Path, open_log: OpenLo
         for fd in (file.fileno(), ours.fileno()):
             log = open_log(fd)
             log.append(b"line\n")
-            await tick()
+            await written(log)
         assert (tmp_path / "log").read_bytes() == b"line\n"
         assert theirs.recv(100) == b"line\n"
 
