@@ -21,14 +21,14 @@ class CachedStore:
 
     def __init__(self, store: Store, cache: ReplayCache, clock: Clock, observer: StoreObserver | None = None) -> None:
         self._store = store
-        self._now_us = store.now_us
+        self.now_us = store.now_us
         self._cache = cache
         self._clock = clock
         self._observer = observer or NullObserver()
 
     def known(self, key: RecordKey, fingerprint: Fingerprint, now: float) -> Remembered | None:
         """A `Recollection`. A completed record that is told from here has the version 0, or the one that it was read with."""
-        known = self._cache.get(key, fingerprint, self._now_us, now)
+        known = self._cache.get(key, fingerprint, self.now_us, now)
         if known is not None:
             self._observer.store_operation(STORE, "replay", self._clock.boottime() - now)
         return known
@@ -87,10 +87,6 @@ class CachedStore:
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         """As `Store.renew`."""
         return await self._store.renew(leases)
-
-    def now_us(self) -> int | None:
-        """As `Store.now_us`."""
-        return self._store.now_us()
 
     def _learn(self, found: Record, asked: float) -> None:
         entry = completed_entry(found)

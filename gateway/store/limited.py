@@ -18,6 +18,7 @@ class LimitedStore:
 
     def __init__(self, store: Store, quotas: QuotaCounter) -> None:
         self._store = store
+        self.now_us = store.now_us
         self._quotas = quotas
 
     def reserve(self, intent: Intent) -> "Running[Lease | Record | Tombstone]":
@@ -62,10 +63,6 @@ class LimitedStore:
     def renew(self, leases: Sequence[Lease]) -> "Running[frozenset[bytes]]":
         """As `Store.renew`."""
         return self._store.renew(leases)
-
-    def now_us(self) -> int | None:
-        """As `Store.now_us`."""
-        return self._store.now_us()
 
 
 async def reserve_within(

@@ -28,6 +28,7 @@ class SealedStore:
 
     def __init__(self, store: Store, sealer: RecordSealer) -> None:
         self._store = store
+        self.now_us = store.now_us
         self._sealer = sealer
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
@@ -73,10 +74,6 @@ class SealedStore:
     async def renew(self, leases: Sequence[Lease]) -> frozenset[bytes]:
         """As `Store.renew`."""
         return await self._store.renew(leases)
-
-    def now_us(self) -> int | None:
-        """As `Store.now_us`."""
-        return self._store.now_us()
 
     async def _sealed(self, lease: Lease, response: StoredResponse) -> StoredResponse:
         if not self._sealer.seals:

@@ -44,13 +44,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
-from uuid import UUID
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
 from gateway.ports import Answered, Clock, Doubted, Retention, Settled, Store, StoreObserver, StoreUnavailable, Transition
 from gateway.ports.accepted import Parked, Promise
 from gateway.store.completed import CompletedEntry, completed_entry
-from gateway.store.deletions import Deletions
+from gateway.store.deletions import Deletions, none_deleted
 from gateway.store.held import Held, HeldLeases, milliseconds
 from gateway.store.limited import claim_within, reserve_within
 from gateway.store.looks import Looks
@@ -98,6 +97,7 @@ class TieredStore:
         observer: StoreObserver | None = None,
     ) -> None:
         self._authority = authority
+        self.now_us = authority.now_us
         self._hot = hot
         self._clock = clock
         self._lease_ttl = lease_ttl
@@ -105,6 +105,7 @@ class TieredStore:
         self._max_value = max_value
         self._seal = Seal(secret)
         self._deletions = deletions
+        self.deleted = none_deleted if deletions is None else deletions.deleted
         self._observer = observer or NullObserver()
         self._writes = Writeback(clock, self._observer)
         self._held = HeldLeases(hot, clock, self._observer)
@@ -220,10 +221,6 @@ class TieredStore:
                 self._held.trust(lease.owner, started + lease.duration)
         return renewed
 
-    def now_us(self) -> int | None:
-        """As `Store.now_us`."""
-        return self._authority.now_us()
-
     async def forget(self, key: RecordKey, *, completed: bool = True) -> float:
         """After an operator has deleted a record at the authority, or released it: delete what Redis holds of it.
 
@@ -243,10 +240,6 @@ class TieredStore:
                 return 0.0
         # A gateway that had the record before may yet write it over a lease that it took meanwhile, and no later.
         return self._lease_ttl + (self._replay_ttl if completed else 0.0)
-
-    def deleted(self, record_id: UUID) -> bool:
-        """Whether an operator is known to have deleted this life of a record."""
-        return self._deletions is not None and self._deletions.deleted(record_id)
 
     async def tick(self) -> None:
         """Extend the Redis leases of own attempts that have used up half of theirs. To be called about once a second;
@@ -283,7 +276,7 @@ class TieredStore:
             case CompletedEntry():
                 if self._deletions is not None and not self._deletions.believes(entry.record_id, self._hot.era(lookup)):
                     return Taken()
-                return replayable(intent.key, entry, self._authority.now_us()) or Taken()
+                return replayable(intent.key, entry, self.now_us()) or Taken()
             case LeaseEntry():
                 return in_progress(intent.key, entry) if self._held.runs(entry.owner) and not intent.terms.accepts else Taken(entry)
             case _:
@@ -333,7 +326,7 @@ class TieredStore:
 
     def _put(self, held: Held, entry: CompletedEntry, put: _Put, told: Told) -> None:
         """Put a completed record in the place of the lease, or nothing if Redis is not to have it."""
-        now_us = self._authority.now_us()
+        now_us = self.now_us()
         ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
         value = encode_completed(held.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
         if value is None:

@@ -12,7 +12,7 @@ from gateway.ports.reconciliation import Unsealable
 from gateway.run.server.finding_out import make_sealer
 from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.runtime.system import SystemClock, SystemRandomness
-from gateway.store.deletions import Deletions
+from gateway.store.deletions import Deletions, none_deleted
 from gateway.store.postgres import PostgresStore
 from gateway.store.quotas import QuotaCounter
 from gateway.store.redis.hotpath import HotPath
@@ -81,7 +81,7 @@ def make_replays(
     if not memory.cached_seconds:
         return None
     limit = min(memory.replay_cache, memory.total // REPLAYS_SHARE)
-    deleted = tiered.deleted if tiered is not None else _none_deleted
+    deleted = tiered.deleted if tiered is not None else none_deleted
 
     def ready(key: RecordKey, record_id: UUID, kept: StoredResponse) -> StoredResponse:
         try:
@@ -90,11 +90,6 @@ def make_replays(
             raise ValueError(str(error)) from error
 
     return ReplayCache(limit, memory.cached_seconds, clock.boottime, deleted=deleted, ready=ready)
-
-
-def _none_deleted(_: UUID) -> bool:
-    """Without Redis nobody reads the list of deletions: the seconds alone count."""
-    return False
 
 
 def make_tick(tiered: TieredStore | None, replays: ReplayCache | None, quotas: QuotaCounter) -> Callable[[], Awaitable[None]]:

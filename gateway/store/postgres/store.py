@@ -160,6 +160,7 @@ class PostgresStore:
 
         self._observer = observer or NullObserver()
         self._clock = DatabaseClock(boottime, wallclock, self._observer, horizon=clock_horizon, accept=accept_clock)
+        self.now_us = self._clock.now_us  # itself, as in the stores around this one: each replay asks
         self._fitness = Fitness(self._clock, timeout)
         connecting = Connecting(
             hosts, self._fitness, timeout=timeout, prepared_statements=prepared_statements, application_name=application_name
@@ -200,9 +201,6 @@ class PostgresStore:
     def connected_since(self) -> float | None:
         """The `boottime` reading at the first answer after the last outage; None during one, and before the first connection."""
         return self._lanes.connected_since
-
-    def now_us(self) -> int | None:
-        return self._clock.now_us()
 
     async def reserve(self, intent: Intent) -> Lease | Record | Tombstone:
         deadline = self._calls.deadline()

@@ -146,7 +146,7 @@ class HotPath:
         """Delete the lease of `owner`. False: it is gone."""
         key = entry_key(lookup)
         arguments = (b"1", key, lease_prefix(owner), b"delete")
-        self._settle("delete", key, pack(b"EVALSHA", SETTLE.sha, *arguments), arguments, told)
+        self._send("delete", key, pack(b"EVALSHA", SETTLE.sha, *arguments), SETTLE, arguments, told)
 
     def forget(self, lookup: bytes) -> Awaitable[bool]:
         """Delete whatever is there: for operators, after the authority's record is gone. False: nothing was there."""
@@ -175,10 +175,7 @@ class HotPath:
     def _complete(self, operation: str, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
         key, lease = entry_key(lookup), lease_prefix(owner)
         arguments = (b"1", key, lease, b"complete", ttl_ms, value)
-        self._settle(operation, key, pack_complete(SETTLE.sha, key, lease, value, ttl_ms), arguments, told)
-
-    def _settle(self, operation: str, key: bytes, packed: bytes, arguments: tuple[bytes | int, ...], told: Told) -> None:
-        self._send(operation, key, packed, SETTLE, arguments, told)
+        self._send(operation, key, pack_complete(SETTLE.sha, key, lease, value, ttl_ms), SETTLE, arguments, told)
 
     def _send(self, operation: str, key: bytes, packed: bytes, script: Script, arguments: tuple[bytes | int, ...], told: Told) -> None:
         step = _Settle(self, operation, key, packed, script, arguments)
