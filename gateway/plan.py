@@ -332,8 +332,7 @@ def _told_by_fields(policy: Policy) -> bool:
 def _key_finder(policy: Policy) -> FindKey:
     if isinstance(policy.key.place, QueryKey):
         return lambda _, target: find_key_in(target, policy.key)
-    find = key_finder(policy.key)
-    return lambda fields, _: find(fields)
+    return key_finder(policy.key)
 
 
 def _body_key_finder(policy: Policy) -> FindKeyInBody:

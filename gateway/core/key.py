@@ -73,14 +73,14 @@ def find_key(fields: Fields, policy: KeyPolicy) -> KeyFound:
     return _find_in(fields, policy, policy.place.name)
 
 
-def key_finder(policy: KeyPolicy) -> Callable[[Fields], KeyFound]:
-    """`find_key` made ready for one policy. Nearly every key is plainly good, and is found in one step."""
+def key_finder(policy: KeyPolicy) -> Callable[[Fields, bytes], KeyFound]:
+    """`find_key` made ready for one policy; it does not look at the target. Nearly every key is plainly good, and is found in one step."""
     assert isinstance(policy.place, HeaderKey), "a route has one kind of place for its key"
     if policy.place.others or policy.pattern is not None or policy.fold_case:
-        return lambda fields: find_key(fields, policy)
+        return lambda fields, _: find_key(fields, policy)
     name, plainly, least, most = wire_name(policy.place.name), _PLAINLY[policy.mode].fullmatch, policy.min_length, policy.max_length
 
-    def find(fields: Fields) -> KeyFound:
+    def find(fields: Fields, _: bytes) -> KeyFound:
         value = fields.single(name)
         if value is not None and (good := plainly(value)) is not None:
             text = good[good.lastindex or 0]

@@ -138,7 +138,6 @@ def _attempt() -> dict[str, object]:
 
 
 def _request() -> dict[str, object]:
-    fields = Fields(((b"traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), (b"user-agent", b"shop/1.4")))
     facts: dict[str, object] = {
         "request_id": "83977ff417d37b56bc287e56c4918c6b",
         "route": "create-charge",
@@ -158,10 +157,10 @@ def _request() -> dict[str, object]:
         "response_bytes": 96,
         "client_gone": False,
         "client_address": "203.0.113.7",
-        "fields": fields,
+        "fields": Fields(((b"user-agent", b"shop/1.4"),)),
         "scope": Scope("create-charge:header.rn4Hlcce9Os_5GhUzcTOylSE0nlKTnVpVYS0uOmZL0M"),
         "original": None,
-        "trace": None,
+        "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
     }
     line: dict[str, object] = orjson.loads(access_line(cast("FinishedRequest", SimpleNamespace(**facts)), "/v1/charges", user_agent=True))
     return {**line, "ts": "2026-11-28T04:21:59.120Z"}
