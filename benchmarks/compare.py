@@ -2,7 +2,7 @@
 
     python -m benchmarks.compare [--connections 64] [--requests 20000] [--rounds 3] [--keys 4096] [--peers [NAME ...]]
     python -m benchmarks.compare --lone            # one request at a time, against the least that any gateway has to do
-    python -m benchmarks.compare --in-flight 10000 # memory while so many slow requests are under way
+    python -m benchmarks.compare --in-flight 10000 --workers 2  # memory while so many slow requests are under way
     python -m benchmarks.compare --rows 1000000    # so many live records, whole and in partitions, against none; the reaper
     python -m benchmarks.compare --features        # what a feature costs a route that uses it
 
@@ -73,6 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tree", type=Path, metavar="FOLDER", help="the source tree of the gateway, if not this one")
     parser.add_argument("--lone", action="store_true")
     parser.add_argument("--in-flight", type=int, metavar="N")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of the gateway, with --in-flight")
     parser.add_argument("--rows", type=int, metavar="N")
     parser.add_argument("--partitions", type=int, metavar="N", default=16)
     parser.add_argument("--features", action="store_true")
@@ -88,7 +89,7 @@ def main() -> None:
         if arguments.lone:
             print(lone.run(on, arguments.rounds, arguments.tree))
         elif arguments.in_flight:
-            print(in_flight.run(on, arguments.in_flight, arguments.tree))
+            print(in_flight.run(on, arguments.in_flight, arguments.tree, arguments.workers))
         elif arguments.rows:
             print(rows.run(on, arguments.rows, arguments.partitions, arguments.requests, arguments.rounds))
         elif arguments.features:

@@ -4,6 +4,7 @@ import asyncio
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -60,13 +61,13 @@ async def _open(port: int, count: int) -> list[tuple[asyncio.StreamReader, async
     return opened
 
 
-async def _measure(port: int, pid: int, upstream: int, count: int) -> tuple[float, float, float]:
-    """KiB of the gateway before, with idle connections, and with a request under way on each."""
+async def _measure(port: int, pids: list[int], upstream: int, count: int) -> tuple[float, float, float]:
+    """KiB of the gateway's processes before, with idle connections, and with a request under way on each."""
     control, tell = await asyncio.open_connection("127.0.0.1", upstream)
-    before = resident(pid)
+    before = sum(map(resident, pids))
     opened = await _open(port, count)
     await asyncio.sleep(SETTLE)
-    idle = resident(pid)
+    idle = sum(map(resident, pids))
     for first in range(0, count, AT_A_TIME):
         for number, (_, writer) in enumerate(opened[first : first + AT_A_TIME], first):
             writer.write(request(b"/v1/charges", b"slow", number, number))
@@ -80,7 +81,7 @@ async def _measure(port: int, pid: int, upstream: int, count: int) -> tuple[floa
         else:
             raise SystemExit(f"the upstream has only {reached} requests of {count}")
     await asyncio.sleep(SETTLE)
-    busy = resident(pid)
+    busy = sum(map(resident, pids))
     tell.write(b"now")
     statuses = [(await reader.readuntil(b"\r\n\r\n"))[9:12] for reader, _ in opened]
     if statuses.count(b"201") != count:
@@ -90,27 +91,42 @@ async def _measure(port: int, pid: int, upstream: int, count: int) -> tuple[floa
     return before, idle, busy
 
 
-def run(on: Stage, count: int, tree: Path | None) -> str:
+def _serving(pid: int, workers: int) -> list[int]:
+    """The processes that serve: this one, or its workers, once all of them are there."""
+    if workers == 1:
+        return [pid]
+    for _ in range(200):
+        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        if len(children) == workers:
+            time.sleep(SETTLE)
+            return children
+        time.sleep(0.05)
+    raise SystemExit(f"the supervisor has no {workers} workers")
+
+
+def run(on: Stage, count: int, tree: Path | None, workers: int) -> str:
     """A table in Markdown."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if 2 * count + SPARE > files:
-        raise SystemExit(f"{count} requests take two files each, and a process may have {files}: at most {(files - SPARE) // 2}")
+    share = count if workers == 1 else count // workers + count // 10  # the kernel deals connections out by chance
+    if 2 * share + SPARE > files:
+        raise SystemExit(f"{count} requests take two files each, and a process may have {files}: take fewer, or more --workers")
     port = free_port()
     words = (sys.executable, "-m", "benchmarks.in_flight", str(port))
     with subprocess.Popen(words, cwd=HERE.parent) as slow:
         try:
             settings = Settings(
-                more=f"client: {{max_connections: {count + 1000}}}",
+                more=f"client: {{max_connections: {count + 1000}}}\nworkers: {workers}",
                 slots=count + 100,
                 target=", timeouts: {first_byte: 300s, total: 600s}, max_execution: 700s",
             )
             gateway = start_gateway(on, "slow", upstream=port, tree=tree, settings=settings)
-            before, idle, busy = uvloop.run(_measure(gateway.port, gateway.pid, port, count))
+            before, idle, busy = uvloop.run(_measure(gateway.port, _serving(gateway.pid, workers), port, count))
         finally:
             slow.terminate()
     each = ((idle - before) / count, (busy - before) / count)
     return (
-        f"{count} connections, then a slow new key on each\n\n| | MiB | KiB each |\n| --- | ---: | ---: |\n"
+        f"{count} connections, then a slow new key on each; {workers} {'process' if workers == 1 else 'processes'}\n\n"
+        f"| | MiB | KiB each |\n| --- | ---: | ---: |\n"
         f"| before | {before / 1024:.0f} | |\n| idle connections | {idle / 1024:.0f} | {each[0]:.1f} |\n"
         f"| requests in flight | {busy / 1024:.0f} | {each[1]:.1f} |"
     )
