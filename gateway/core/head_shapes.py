@@ -35,28 +35,18 @@ _PLAIN = re.compile(rb"[ -~]*").fullmatch
 
 class Cut(Generic[S]):
     """Heads of one shape whose values have the same lengths, so that each stands where it stood in the last one: nearly all that come on a
-    connection. `known` is what is known of the shape, `size` the length of such a head.
+    connection. `known` is what is known of the shape, `size` the length of such a head; `take_apart` gives its parts, every other of which
+    is a value; `between` are the others.
     """
 
-    __slots__ = ("_between", "_take_apart", "known", "size")
+    __slots__ = ("between", "known", "size", "take_apart")
 
     def __init__(self, known: S, parts: Sequence[bytes]) -> None:
-        """Of a head in these parts, every other of which is a value."""
+        """Of a head in these parts."""
         self.known = known
-        self._between = tuple(parts[::2])
+        self.between = tuple(parts[::2])
         self.size = sum(map(len, parts))
-        self._take_apart = struct.Struct("".join([f"{len(part)}s" for part in parts])).unpack
-
-    def values(self, head: bytes) -> Sequence[bytes] | None:
-        """The values of a head that has this `size`; None if it is of another shape."""
-        parts = self._take_apart(head)
-        values = parts[1::2]
-        if parts[::2] != self._between or _PLAIN(b"".join(values)) is None:
-            return None
-        for value in values:
-            if value[0] == 32 or value[-1] == 32:
-                return None
-        return values
+        self.take_apart = struct.Struct("".join([f"{len(part)}s" for part in parts])).unpack
 
 
 class HeadShapes(Generic[S]):
@@ -85,8 +75,15 @@ class HeadShapes(Generic[S]):
         """Whether fields of this lower-case name may vary."""
         return name in self._names
 
-    def find(self, head: bytes) -> tuple[Cut[S], Sequence[bytes]] | None:
-        """What is known of a head with its closing empty line, and the values of its varying fields, in their order."""
+    def find(self, head: bytes, last: Cut[S] | None = None) -> tuple[Cut[S], Sequence[bytes]] | None:
+        """What is known of a head with its closing empty line, and the values of its varying fields, in their order. `last` is the cut of
+        the head before it, if there was one.
+        """
+        if last is not None and last.size == len(head):
+            parts = last.take_apart(head)
+            values: Sequence[bytes] = parts[1::2]
+            if parts[::2] == last.between and _PLAIN(text := b"".join(values)) and (b" " not in text or _stripped(values)):
+                return last, values
         shape, values = self._parts(head)
         found = self._shapes.get(shape)
         if found is None:
@@ -115,6 +112,11 @@ class HeadShapes(Generic[S]):
         values = parts[2::3]
         del parts[2::3]
         return tuple(parts), values
+
+
+def _stripped(values: Sequence[bytes]) -> bool:
+    """Whether no value begins or ends with a space: what the pattern finds does not."""
+    return all(value == value.strip(b" ") for value in values)
 
 
 def _in_turn(shape: Shape, values: Sequence[bytes]) -> list[bytes]:

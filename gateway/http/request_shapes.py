@@ -48,7 +48,8 @@ class RequestShape:
                 return None
             length = int(digits)
         first = self._first.copy()
-        first.update(zip(self._varying, values, strict=True))
+        for name, value in zip(self._varying, values):  # noqa: B905 - a shape has as many of both, and the keyword costs as much as all this
+            first[name] = value
         return Fields.spelled(self._spelled, first), length
 
 
@@ -64,16 +65,11 @@ class RequestShapes(HeadShapes[RequestShape]):
         """A head of at most `most` field lines, with its closing empty line: its shape and cut, its fields, the length of its body. `last`
         is the cut of the head before it. None: only a parser can tell.
         """
-        cut, values = last, None
-        if last is not None and last.size == len(head):
-            values = last.values(head)
-        if cut is None or values is None:
-            found = self.find(head)
-            if found is None:
-                return None
-            cut, values = found
-        read = cut.known.read(values) if cut.known.count <= most else None
-        return None if read is None else (cut, *read)
+        found = self.find(head, last)
+        if found is None or found[0].known.count > most:
+            return None
+        read = found[0].known.read(found[1])
+        return None if read is None else (found[0], *read)
 
     def learn(self, head: bytes, parser: HeadParser) -> None:
         """A parser has read this head, which `read` could not. It is remembered if it comes again, and was read as simply."""

@@ -35,7 +35,7 @@ class ResponseShape:
         if not digits.isdigit() or len(digits) > _DIGITS:
             return None
         lines = self._lines.copy()
-        for (place, name), value in zip(self._places, values, strict=True):
+        for (place, name), value in zip(self._places, values):  # noqa: B905 - a shape has as many of both, and the keyword costs as much
             lines[place] = (name, value)
         return lines, int(digits)
 
@@ -55,16 +55,11 @@ class ResponseShapes(HeadShapes[ResponseShape]):
         """A head with its closing empty line: its shape and cut, its field lines, the length of its body. `last` is the cut of the head
         before it. None: only a parser can tell.
         """
-        cut, values = last, None
-        if last is not None and last.size == len(head):
-            values = last.values(head)
-        if cut is None or values is None:
-            found = self.find(head)
-            if found is None:
-                return None
-            cut, values = found
-        read = cut.known.read(values)
-        return None if read is None else (cut, *read)
+        found = self.find(head, last)
+        if found is None:
+            return None
+        read = found[0].known.read(found[1])
+        return None if read is None else (found[0], *read)
 
     def learn(self, head: bytes, status: int, reason: bytes, lines: Lines, patience: float) -> None:
         """A parser has read this head, which `read` could not, as that of a response that a `ResponseShape` may stand for. It is remembered
