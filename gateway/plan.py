@@ -89,15 +89,16 @@ class GuardPlan:
     `find_key` None: the key is in the body, and `find_key_in_body` finds it. `find_scope` None: the caller must be verified; `asks`: by
     another server. `kept` are the lower-case fields that a client's `Connection` cannot strip. `carry_key` None: the request goes on with
     the key as it came. `changes_body`: the upstream gets the key in the body, where the client did not put it so. `forwards_lines`: the
-    upstream gets the field lines that `to_upstream` makes, as they are. `uncoded`: the upstream is asked for answers without a content
-    coding, since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are where a key stands in a
-    JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is. `promise`: a request may
-    be answered before it is executed. `duplicates` is what this process has seen of equal requests under other keys. `removed` are the
-    lower-case fields of an answer that are between the upstream and the gateway. `settlements`: what the status of a first attempt's answer
-    means where the upstream says no more of it. `patience`: so many seconds an answer waits for its commit at most. `terms` and `retention`
-    are what a store is told. `marks`: answers say what became of their key; `exposed` are the fields that a page's script needs to see.
-    `replays_alike`: what a replay says of itself does not depend on the request that asks for it. `takes_part`: the upstream is told which
-    attempt it executes; `co_commits`: it may complete the record itself. `rewriting` and `sent` are as for `RoutePlan`.
+    upstream gets the target as it came, and the field lines that `to_upstream` makes. `uncoded`: the upstream is asked for answers without
+    a content coding, since they are looked into. `longest_body`: so many bytes of a body are read at most. `pointers` are where a key
+    stands in a JSON body, or will. `captures`: values of the request are kept with its record; `seals`: the request itself is. `promise`: a
+    request may be answered before it is executed. `duplicates` is what this process has seen of equal requests under other keys. `removed`
+    are the lower-case fields of an answer that are between the upstream and the gateway. `settlements`: what the status of a first
+    attempt's answer means where the upstream says no more of it. `patience`: so many seconds an answer waits for its commit at most.
+    `terms` and `retention` are what a store is told. `marks`: answers say what became of their key; `exposed` are the fields that a page's
+    script needs to see. `replays_alike`: what a replay says of itself does not depend on the request that asks for it. `takes_part`: the
+    upstream is told which attempt it executes; `co_commits`: it may complete the record itself. `rewriting` and `sent` are as for
+    `RoutePlan`.
     """
 
     route_id: str

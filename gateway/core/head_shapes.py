@@ -10,18 +10,33 @@ remembered.
 import re
 import struct
 from collections.abc import Collection, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from gateway.core.field_names import FORWARDED_FAMILIES, STEER
 from gateway.core.memo import Memo
 
-LONGEST = 4096
+LONGEST = 2048
 """Bytes of a head that may be remembered."""
 
-SHAPES = 512
-GLANCES = 4096
-_CUTS = 32
-"""For so many lengths of its values it is remembered where they are in a head of one shape."""
+MOST_LINES = 48
+"""Its field lines."""
+
+ROOM = 4 * 1024 * 1024
+"""Bytes that all heads of a listener may take."""
+
+_CUTS = 8
+_CUT_COST = 600
+"""For so many lengths of its values it is remembered where they stand in a head of one shape, in so many bytes each."""
+
+_GLANCES = 4096
+_PATIENT = 32
+_RESTS = 7
+"""After so many heads in a row that are not known, so many are not looked up: what comes once gains nothing by it."""
+
+_REFUSALS = 8192
+"""After so many shapes for which there was no room, those that nobody has asked for meanwhile make room."""
+
+_LENGTH_DIGITS = 15
 
 S = TypeVar("S")
 
@@ -33,35 +48,68 @@ on.
 _PLAIN = re.compile(rb"[ -~]*").fullmatch
 
 
-class Cut(Generic[S]):
-    """Heads of one shape whose values have the same lengths, so that each stands where it stood in the last one: nearly all that come on a
-    connection. `known` is what is known of the shape, `size` the length of such a head; `take_apart` gives its parts, every other of which
-    is a value; `between` are the others.
+class Remembered(Generic[S]):
+    """One shape. `known` is what is known of it, `between` what stands around its values, `cost` the bytes that it may take, `used` whether
+    it was asked for since the last clearance.
     """
 
-    __slots__ = ("between", "known", "size", "take_apart")
+    __slots__ = ("between", "cost", "cuts", "known", "used")
 
-    def __init__(self, known: S, parts: Sequence[bytes]) -> None:
-        """Of a head in these parts."""
+    def __init__(self, known: S, shape: Shape, cost: int) -> None:
         self.known = known
-        self.between = tuple(parts[::2])
-        self.size = sum(map(len, parts))
-        self.take_apart = struct.Struct("".join([f"{len(part)}s" for part in parts])).unpack
+        self.between = (*[before + name for before, name in zip(shape[:-1:2], shape[1::2], strict=True)], shape[-1])
+        self.cost = cost
+        self.cuts: dict[tuple[int, ...], int] = {}
+        self.used = True
+
+
+class Cut(NamedTuple, Generic[S]):
+    """Heads of one shape whose values have the same lengths, so that each stands where it stood in the last one: nearly all that come on a
+    connection. `size` is the length of such a head; `take_apart` gives its parts, every other of which is a value.
+    """
+
+    size: int
+    take_apart: struct.Struct
+    of: Remembered[S]
 
 
 class HeadShapes(Generic[S]):
-    """What is known of heads, by their shape. `varying` are lower-case names of fields; those that `STEER` are left out.
+    """What is known of heads, by their shape, in about `room` bytes. `varying` are lower-case names of fields; those that `STEER` are left
+    out.
 
-    A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. What clients invent cannot fill the
-    memory, as in `Memo`.
+    A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. While there is no room, none is,
+    and those that are known stay: others do not drive them out, and where more callers come than there is room for, what is not known costs
+    hardly more than without all this. Heads hold credentials, which stay in memory until their shape makes room, or the fields that vary
+    change.
     """
 
-    __slots__ = ("_glances", "_names", "_shapes", "_split")
+    __slots__ = (
+        "_cuts",
+        "_glances",
+        "_held",
+        "_missed",
+        "_names",
+        "_number",
+        "_refused",
+        "_rest",
+        "_room",
+        "_shapes",
+        "_split",
+        "_unknown",
+    )
 
-    def __init__(self, varying: Collection[bytes]) -> None:
+    def __init__(self, varying: Collection[bytes], room: int = ROOM) -> None:
+        self._room = room
         self._names: frozenset[bytes] = frozenset()
-        self._shapes: Memo[Shape, tuple[S, Memo[tuple[int, ...], Cut[S]]]] = Memo(SHAPES)
-        self._glances: Memo[int, None] = Memo(GLANCES)
+        self._shapes: dict[Shape, Remembered[S]] = {}
+        self._cuts: dict[int, Cut[S]] = {}
+        self._number = 0  # of the last cut
+        self._held = 0
+        self._refused = 0
+        self._glances: Memo[int, None] = Memo(_GLANCES)
+        self._unknown = 0  # heads in a row
+        self._rest = 0  # so many more are not looked up
+        self._missed: tuple[bytes, Shape, list[bytes]] | None = None  # the last head that was, in its parts
         self.vary(varying)
 
     def vary(self, varying: Collection[bytes]) -> None:
@@ -69,62 +117,114 @@ class HeadShapes(Generic[S]):
         self._names = frozenset([name for name in varying if name not in STEER and not name.startswith(FORWARDED_FAMILIES)])
         self._split = re.compile(rb"(\r\n%b:[ \t]*)([!-~](?:[ -~]*[!-~])?)(?=\r\n)" % any_of(self._names)).split
         self._shapes.clear()
+        self._cuts.clear()
         self._glances.clear()
+        self._missed, self._held, self._refused = None, 0, 0
 
     def varies(self, name: bytes) -> bool:
         """Whether fields of this lower-case name may vary."""
         return name in self._names
 
-    def find(self, head: bytes, last: Cut[S] | None = None) -> tuple[Cut[S], Sequence[bytes]] | None:
-        """What is known of a head with its closing empty line, and the values of its varying fields, in their order. `last` is the cut of
-        the head before it, if there was one.
+    def find(self, head: bytes, ticket: int) -> tuple[S, Sequence[bytes], int] | None:
+        """What is known of a head with its closing empty line, the values of its varying fields, in their order, and a ticket for the next
+        head that comes the same way. `ticket` is that of the one before it, 0 if there is none.
         """
-        if last is not None and last.size == len(head):
-            parts = last.take_apart(head)
-            values: Sequence[bytes] = parts[1::2]
-            if parts[::2] == last.between and _PLAIN(text := b"".join(values)) and (b" " not in text or _stripped(values)):
-                return last, values
-        shape, values = self._parts(head)
-        found = self._shapes.get(shape)
-        if found is None:
-            return None
-        known, cuts = found
-        lengths = tuple(map(len, values))
-        return cuts.get(lengths) or cuts.keep(lengths, Cut(known, _in_turn(shape, values))), values
+        cut = self._cuts.get(ticket)
+        if cut is not None and cut.size == len(head):
+            parts = cut.take_apart.unpack(head)
+            values: tuple[bytes, ...] = parts[1::2]
+            # What the pattern finds neither begins nor ends with a space.
+            if parts[::2] == cut.of.between and _PLAIN(b"".join(values)) and tuple(map(bytes.strip, values)) == values:
+                cut.of.used = True
+                return cut.of.known, values, ticket
+        return self._search(head)
 
-    def glance(self, head: bytes) -> tuple[Shape, list[bytes]] | None:
-        """The shape of a head that `find` did not know, and the values that vary in it, if the shape is worth being remembered by now."""
-        if len(head) > LONGEST:
+    def glance(self, head: bytes, lines: int) -> tuple[Shape, list[bytes]] | None:
+        """The shape of a head of so many field lines that `find` has just not known, and the values that vary in it, if it is to be
+        remembered.
+        """
+        missed, self._missed = self._missed, None
+        if missed is None or missed[0] != head or lines > MOST_LINES:
             return None
-        parted = self._parts(head)
-        seen = hash(parted[0])
-        if seen in self._glances:
-            return parted
-        self._glances.keep(seen, None)
-        return None
+        seen = hash(missed[1])
+        if seen not in self._glances:
+            self._glances.keep(seen, None)
+            return None
+        return missed[1:] if self._has_room(_cost(head, lines)) else None
 
-    def keep(self, shape: Shape, known: S) -> None:
+    def keep(self, shape: Shape, known: S, head: bytes, lines: int) -> None:
         """Remember what was found out of the heads of a shape."""
-        self._shapes.keep(shape, (known, Memo(_CUTS)))
+        remembered = self._shapes[shape] = Remembered(known, shape, _cost(head, lines))
+        self._held += remembered.cost
+        self._unknown = self._rest = 0
 
-    def _parts(self, head: bytes) -> tuple[Shape, list[bytes]]:
+    def _search(self, head: bytes) -> tuple[S, Sequence[bytes], int] | None:
+        self._missed = None
+        if self._rest or len(head) > LONGEST:
+            self._rest = max(0, self._rest - 1)
+            return None
         parts = self._split(head)
         values = parts[2::3]
         del parts[2::3]
-        return tuple(parts), values
+        shape = tuple(parts)
+        found = self._shapes.get(shape)
+        if found is None:
+            self._missed = head, shape, values
+            self._unknown += 1
+            if self._unknown > _PATIENT:
+                self._rest = _RESTS
+            return None
+        self._unknown, found.used = 0, True
+        return found.known, values, self._ticket(found, values)
+
+    def _ticket(self, of: Remembered[S], values: Sequence[bytes]) -> int:
+        lengths = tuple(map(len, values))
+        number = of.cuts.get(lengths)
+        if number is None:
+            if len(of.cuts) >= _CUTS:
+                self._drop_cuts(of)
+            self._number = number = self._number + 1
+            of.cuts[lengths] = number
+            self._held += _CUT_COST
+            sizes = [len(of.between[0])]
+            for length, after in zip(lengths, of.between[1:], strict=True):
+                sizes += length, len(after)
+            self._cuts[number] = Cut(sum(sizes), struct.Struct("".join([f"{size}s" for size in sizes])), of)
+        return number
+
+    def _drop_cuts(self, of: Remembered[S]) -> None:
+        for number in of.cuts.values():
+            del self._cuts[number]
+        self._held -= _CUT_COST * len(of.cuts)
+        of.cuts.clear()
+
+    def _has_room(self, cost: int) -> bool:
+        if self._held + cost <= self._room:
+            return True
+        self._refused += 1
+        if self._refused > _REFUSALS:
+            self._clear_out()
+        return self._held + cost <= self._room
+
+    def _clear_out(self) -> None:
+        """Forget what was not asked for since the last time."""
+        self._refused = 0
+        for shape, remembered in [*self._shapes.items()]:
+            if not remembered.used:
+                self._drop_cuts(remembered)
+                del self._shapes[shape]
+                self._held -= remembered.cost
+            remembered.used = False
 
 
-def _stripped(values: Sequence[bytes]) -> bool:
-    """Whether no value begins or ends with a space: what the pattern finds does not."""
-    return all(value == value.strip(b" ") for value in values)
+def _cost(head: bytes, lines: int) -> int:
+    """Bytes that a shape takes: its parts, its fields by name, what is found out of it, and what the upstream gets. Measured, and more."""
+    return 6 * len(head) + 300 * lines + 2500
 
 
-def _in_turn(shape: Shape, values: Sequence[bytes]) -> list[bytes]:
-    """The parts of a head: what stands before the first value, that value, what stands between it and the next, and so on."""
-    parts = [shape[-1]] * (2 * len(values) + 1)
-    parts[:-1:2] = [before + name for before, name in zip(shape[:-1:2], shape[1::2], strict=True)]
-    parts[1::2] = values
-    return parts
+def length_of(digits: bytes) -> int | None:
+    """A `Content-Length`; None for what a parser has to judge."""
+    return int(digits) if digits.isdigit() and len(digits) <= _LENGTH_DIGITS else None
 
 
 def any_of(names: Collection[bytes]) -> bytes:

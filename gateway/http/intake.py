@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from gateway.core.head_shapes import LONGEST
 from gateway.core.headers import Fields
 from gateway.core.problems import Problem
 from gateway.http.chunks import ChunkedBody, MalformedChunks, TooMuchFraming
@@ -13,7 +12,7 @@ from gateway.http.limits import ClientLimits
 from gateway.http.refusals import Refusal
 from gateway.http.request import RequestBody
 from gateway.http.request_body import NO_BODY, READ_BUFFER, IncomingBody, WholeBody
-from gateway.http.request_shapes import RequestCut, RequestShape, RequestShapes
+from gateway.http.request_shapes import RequestShape, RequestShapes
 from gateway.http.unfinished import EAGER, UnfinishedHead
 from gateway.ports import Memory
 
@@ -42,7 +41,6 @@ class Intake(asyncio.Protocol):
         "_busy",
         "_carry",
         "_chunks",
-        "_cut",
         "_due",
         "_head",
         "_incoming",
@@ -51,13 +49,13 @@ class Intake(asyncio.Protocol):
         "_loop",
         "_max_header_size",
         "_max_headers",
-        "_max_shaped",
         "_parser",
         "_reading_paused",
         "_rest",
         "_shapes",
         "_sink",
         "_taking",
+        "_ticket",
         "_unfinished",
         "_upgrade",
         "_wire",
@@ -68,11 +66,10 @@ class Intake(asyncio.Protocol):
 
     def __init__(self, limits: ClientLimits, memory: Memory, shapes: RequestShapes) -> None:
         self._shapes = shapes
-        self._cut: RequestCut | None = None  # of the last head, if its shape was known
+        self._ticket = 0  # of the last head, if its shape was known
         self._loop = asyncio.get_running_loop()
         self._max_header_size = limits.max_header_size
         self._max_headers = limits.max_headers
-        self._max_shaped = min(LONGEST, limits.max_header_size)
         self._wire: asyncio.Transport | None = None  # until the connection is lost
         self._parser: HeadParser | None = None  # of a head that is not whole
         self._busy = False  # a request was handed over and is not done with
@@ -188,9 +185,9 @@ class Intake(asyncio.Protocol):
         cut = self._end_in(data)
         piece = data[:cut] if cut else data
         if not begun:
-            if 0 < cut <= self._max_shaped and (read := self._shapes.read(piece, self._max_headers, self._cut)) is not None:
-                self._cut, fields, length = read
-                return self._hand_over(self._cut.known, fields, length, data[cut:])
+            if 0 < cut <= self._max_header_size and (read := self._shapes.read(piece, self._max_headers, self._ticket)) is not None:
+                shape, fields, length, self._ticket = read
+                return self._hand_over(shape, fields, length, data[cut:])
             self._parser = HeadParser(self._max_headers)
         self._head += len(piece)
         try:

@@ -1,15 +1,13 @@
 """Request heads that a parser need not read again, since one of their shape was read before (`gateway.core.head_shapes`)."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from gateway.core.head_shapes import Cut, HeadShapes
+from gateway.core.head_shapes import HeadShapes, length_of
 from gateway.core.headers import Fields
 from gateway.http.head_parser import HeadParser
 
 _LENGTH = b"content-length"
-_DIGITS = 15
-"""A length of more digits is left to the parser."""
 
 
 class RequestShape:
@@ -19,7 +17,7 @@ class RequestShape:
     what it found out that holds for all of them; None at first.
     """
 
-    __slots__ = ("_first", "_length", "_spelled", "_varying", "count", "keep_alive", "known", "method", "target", "varies", "version")
+    __slots__ = ("_length", "_spelled", "_steady", "_varying", "count", "keep_alive", "known", "method", "target", "varies", "version")
 
     upgrade = False
     chunked = False
@@ -33,7 +31,7 @@ class RequestShape:
         self.keep_alive = head.keep_alive
         self.count = len(lines)
         self.known: Any = None  # each handler's own type
-        self._first = {name.lower(): value for name, value in lines}
+        self._steady = {name.lower(): value for name, value in lines}
         self._spelled = [(name, name.lower()) for name, _ in lines]
         self._varying = [lines[place][0].lower() for place in places]
         self.varies = frozenset(self._varying)
@@ -43,17 +41,14 @@ class RequestShape:
         """The fields of a head with these varying values, and the length of its body. None: the parser has to judge it."""
         length = 0
         if self._length is not None:
-            digits = values[self._length]
-            if not digits.isdigit() or len(digits) > _DIGITS:
+            announced = length_of(values[self._length])
+            if announced is None:
                 return None
-            length = int(digits)
-        first = self._first.copy()
+            length = announced
+        first = self._steady.copy()
         for name, value in zip(self._varying, values):  # noqa: B905 - a shape has as many of both, and the keyword costs as much as all this
             first[name] = value
         return Fields.spelled(self._spelled, first), length
-
-
-RequestCut: TypeAlias = Cut[RequestShape]
 
 
 class RequestShapes(HeadShapes[RequestShape]):
@@ -61,21 +56,23 @@ class RequestShapes(HeadShapes[RequestShape]):
 
     __slots__ = ()
 
-    def read(self, head: bytes, most: int, last: RequestCut | None) -> tuple[RequestCut, Fields, int] | None:
-        """A head of at most `most` field lines, with its closing empty line: its shape and cut, its fields, the length of its body. `last`
-        is the cut of the head before it. None: only a parser can tell.
+    def read(self, head: bytes, most: int, ticket: int) -> tuple[RequestShape, Fields, int, int] | None:
+        """A head of at most `most` field lines, with its closing empty line: its shape, its fields, the length of its body, and the ticket
+        for the next one on its connection. `ticket` is that of the one before. None: only a parser can tell.
         """
-        found = self.find(head, last)
-        if found is None or found[0].known.count > most:
+        found = self.find(head, ticket)
+        if found is None:
             return None
-        read = found[0].known.read(found[1])
-        return None if read is None else (found[0], *read)
+        shape, values, ticket = found
+        read = shape.read(values) if shape.count <= most else None
+        return None if read is None else (shape, *read, ticket)
 
     def learn(self, head: bytes, parser: HeadParser) -> None:
         """A parser has read this head, which `read` could not. It is remembered if it comes again, and was read as simply."""
-        if parser.chunked or parser.upgrade or parser.fields.repeated or (glanced := self.glance(head)) is None:
+        lines = parser.fields.lines
+        if parser.chunked or parser.upgrade or parser.fields.repeated or (glanced := self.glance(head, len(lines))) is None:
             return
         shape, values = glanced
-        places = [place for place, (name, _) in enumerate(parser.fields.lines) if self.varies(name.lower())]
-        if values == [parser.fields.lines[place][1] for place in places]:
-            self.keep(shape, RequestShape(parser, places))
+        places = [place for place, (name, _) in enumerate(lines) if self.varies(name.lower())]
+        if values == [lines[place][1] for place in places]:
+            self.keep(shape, RequestShape(parser, places), head, len(lines))

@@ -274,12 +274,12 @@ class Call(Request):
     def read_head(self) -> ReadHead | None:
         """What its fields come to for the plan's fingerprinter, where that is known."""
         known = self.known
-        return None if known is None else known.read_head or known.reading(self.fields)
+        return None if known is None else known.reading(self.fields)
 
     def lines(self) -> bytes | None:
         """The field lines that the upstream shall see, where `to_upstream` alone makes them, and its work is known."""
         known = self.known
-        return None if known is None or self.trace is not None else known.lines(self.connection, self.fields, self.hop, self.request_id)
+        return None if known is None or self.trace is not None else known.lines(self.fields, self.hop())
 
     def forward(self) -> Parts:
         parts = self.forwarded()

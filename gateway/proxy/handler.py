@@ -230,9 +230,8 @@ class Proxy:
 
     def _recall(self, call: Call, known: KnownHead) -> RoutePlan:
         """The same for a head of a shape that was judged before."""
-        call.known, call.under, plan = known, known.under, known.plan
-        self._enter(call, plan)
-        return plan
+        call.known, call.under = known, known.under
+        return self._enter(call, known.plan)
 
     def _take_plain(self, call: Call, plan: RoutePlan) -> RoutePlan | Reply:
         """As `_take_plan`. The head is known from now on, unless something had to be taken out of it, or a value had a say in this."""
@@ -242,24 +241,23 @@ class Proxy:
             call.known = shape.known = KnownHead(call.routing, plan, shape)
         return taken
 
-    def _enter(self, call: Call, plan: RoutePlan) -> None:
+    def _enter(self, call: Call, plan: RoutePlan) -> RoutePlan:
         """The request is its route's from now on."""
         call.route, call.cors = plan.id, plan.cors
         if plan.guard is not None:
             call.guard, call.guarded, call.mode = plan.guard, True, plan.mode
         self._observer.request_started(plan.id)
+        return plan
 
     def _take_plan(self, call: Call, plan: RoutePlan) -> RoutePlan | Reply:
+        refused = None if plan.overrides is None else judge_overrides(call, plan.overrides, plan)
+        if refused is None and plan.rewriting is not None and not plan.rewriting.takes(call.origin_form):
+            refused = Reply(Label.REFUSED_TARGET, Refused(Problem.TARGET_REFUSED))
+        if refused is None:
+            return self._enter(call, plan)
         call.route, call.cors = plan.id, plan.cors
         self._observer.request_started(plan.id)
-        refused = None if plan.overrides is None else judge_overrides(call, plan.overrides, plan)
-        if refused is not None:
-            return refused
-        if plan.rewriting is not None and not plan.rewriting.takes(call.origin_form):
-            return Reply(Label.REFUSED_TARGET, Refused(Problem.TARGET_REFUSED))
-        if plan.guard is not None:
-            call.guard, call.guarded, call.mode = plan.guard, True, plan.mode
-        return plan
+        return refused
 
     def _answer_preflight(self, call: Call, asked: Preflight, host: bytes) -> Reply | None:
         """Where the route that takes the request to come says that we answer. Nothing is run, so no guard is asked."""

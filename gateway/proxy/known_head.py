@@ -3,26 +3,42 @@ it.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from gateway.core.fingerprint import ReadHead
-from gateway.core.headers import Fields, Hop, to_upstream
-from gateway.core.memo import Memo
+from gateway.core.forwarded import for_value
+from gateway.core.headers import Fields, Forwarding, Hop, to_upstream
 from gateway.core.principal_source import principal_headers
 from gateway.core.routes import Match
 from gateway.core.scope import Scope
-from gateway.http.request import Connection
 from gateway.http.request_shapes import RequestShape
 from gateway.plan import RoutePlan
 from gateway.proxy.routing import Routing
 
-_PEERS = 16
-"""From so many clients' addresses heads of one shape are remembered as the upstream gets them."""
-
 _PLACE = re.compile(rb"\0([^\0]*)\0")
 """Stands where a value goes, with the name of its field: no field has such a byte in its value."""
 
+_PEER = b"\0:\0"
+"""Where the client's address goes."""
+
+_LAST = b"\0\0"
+"""Where the request id goes."""
+
+_TOLD = (Forwarding.X_FORWARDED, Forwarding.NONE)
+"""`Forwarded` writes an address as its kind wants it: no one template has a place for all of them."""
+
 _NOTHING: frozenset[bytes] = frozenset()
+
+
+class Template(NamedTuple):
+    """Field lines with places: for the values of the fields of these names, in this order, then for the peer if it is `told`, and last for
+    the request id.
+    """
+
+    text: bytes
+    names: tuple[bytes, ...]
+    told: bool
 
 
 class KnownHead:
@@ -31,7 +47,7 @@ class KnownHead:
     `gateway.proxy.elsewhere` has found out.
     """
 
-    __slots__ = ("_lines", "_shape", "may_mislead", "plan", "read_head", "routing", "scope", "tells_scope", "under")
+    __slots__ = ("_counts", "_shape", "_templates", "may_mislead", "plan", "read_head", "routing", "scope", "tells_scope", "under")
 
     def __init__(self, routing: Routing, plan: RoutePlan, shape: RequestShape) -> None:
         guard = plan.guard
@@ -43,31 +59,38 @@ class KnownHead:
         self.may_mislead: bool | None = None
         names = () if guard is None else principal_headers(guard.policy.principal)
         self.tells_scope = not any(name.lower().encode() in shape.varies for name in names)
+        self._counts = guard is None or any(guard.fingerprinter.head_reader.counts(name) for name in shape.varies)
         self._shape = shape
-        self._lines: Memo[tuple[str | None, bool], tuple[bytes, tuple[bytes, ...]]] = Memo(_PEERS)
+        self._templates: dict[tuple[bool, bool], Template] = {}
 
     def reading(self, fields: Fields) -> ReadHead | None:
         """What the fields of this shape come to for the fingerprint: remembered, unless one that varies counts there."""
-        guard = self.plan.guard
-        if guard is None or any(guard.fingerprinter.head_reader.counts(name) for name in self._shape.varies):
-            return None
-        self.read_head = guard.fingerprinter.read_head(fields)
+        if self.read_head is None and not self._counts:
+            assert self.plan.guard is not None, "of others nothing counts"
+            self.read_head = self.plan.guard.fingerprinter.read_head(fields)
         return self.read_head
 
-    def lines(self, connection: Connection, fields: Fields, hop: Callable[[], Hop], request_id: str) -> bytes:
-        """The field lines of a request of this shape as the upstream gets them, if nothing but `to_upstream` has a say in them."""
-        peer = connection.address, connection.secure
-        template, names = self._lines.get(peer) or self._lines.keep(peer, self._template(fields, hop()))
-        return template % (*map(fields.first, names), request_id.encode())
-
-    def _template(self, fields: Fields, hop: Hop) -> tuple[bytes, tuple[bytes, ...]]:
-        """With a place for each value that varies, then one for the request id, which stands last; and the names of the fields of the
-        others.
+    def lines(self, fields: Fields, hop: Hop) -> bytes | None:
+        """The field lines of a request of this shape as the upstream gets them, if nothing but `to_upstream` has a say in them. None: it
+        has to make them itself.
         """
+        if hop.forwarding not in _TOLD:
+            return None
+        way = hop.scheme == b"https", hop.trusted
+        template = self._templates.get(way)
+        if template is None:
+            template = self._templates[way] = self._template(fields, hop)
+        peer = (for_value(hop.peer),) if template.told else ()
+        return template.text % (*map(fields.first, template.names), *peer, hop.request_id)
+
+    def _template(self, fields: Fields, hop: Hop) -> Template:
         varies, guard = self._shape.varies, self.plan.guard
         marked = tuple([(name, b"\0%b\0" % name.lower() if name.lower() in varies else value) for name, value in fields.lines])
-        sent = to_upstream(marked, hop._replace(request_id=b"\0\0"), _NOTHING if guard is None else guard.kept)
+        sent = to_upstream(marked, hop._replace(peer=_PEER, request_id=_LAST), _NOTHING if guard is None else guard.kept)
         parts = _PLACE.split(b"".join([b"%b: %b\r\n" % field for field in sent]))
         *names, last = parts[1::2]
         assert last == b"", "the request id is in the last line"
-        return b"%b".join([between.replace(b"%", b"%%") for between in parts[::2]]), tuple(names)
+        told = bool(names) and names[-1] == b":"  # behind all fields that come from the client
+        if told:
+            names.pop()
+        return Template(b"%b".join([between.replace(b"%", b"%%") for between in parts[::2]]), tuple(names), told)

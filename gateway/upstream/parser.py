@@ -21,7 +21,7 @@ import httptools
 
 from gateway.core.model import Headers
 from gateway.upstream.repair import MAX_HEAD, Malformed, MalformedHeads, Violation
-from gateway.upstream.response_shapes import ResponseCut, ResponseShapes
+from gateway.upstream.response_shapes import ResponseShapes
 
 MAX_INFORMATIONAL = 32
 """How many interim responses are handed on; what comes beyond is skipped, and all heads together are at most `MAX_HEAD`
@@ -50,10 +50,8 @@ class ResponseParser:
 
     __slots__ = (
         "_again",
-        "_cut",
         "_ends_with_head",
         "_fault",
-        "_first",
         "_fresh",
         "_head_request",
         "_informational",
@@ -65,7 +63,9 @@ class ResponseParser:
         "_quiet",
         "_seen",
         "_shapes",
+        "_ticket",
         "_until_eof",
+        "_untouched",
         "_upgrade",
         "body",
         "buffered",
@@ -91,7 +91,7 @@ class ResponseParser:
         shapes: ResponseShapes | None = None,
     ) -> None:
         self._shapes = ResponseShapes() if shapes is None else shapes
-        self._cut: ResponseCut | None = None  # of the last head, if its shape was known
+        self._ticket = 0  # of the last head, if its shape was known
         self._llhttp: httptools.HttpResponseParser | None = None
         self.begin(method, upgrade, informational)
 
@@ -126,17 +126,17 @@ class ResponseParser:
         self._upgrade = upgrade
         self._informational = informational
         self._informational_left = MAX_INFORMATIONAL
-        self._first = True  # nothing has come yet
+        self._untouched = True  # nothing has come yet
         if self._llhttp is None:
             self._llhttp = self._new_llhttp()
 
     def feed(self, data: bytes) -> None:
         """Take in received bytes (not empty). Raises Malformed, after which only what is in `body` may still be read."""
-        first, self._first = self._first, False
-        if first and self._recall(data):
+        untouched, self._untouched = self._untouched, False
+        if untouched and self._recall(data):
             return
         self._feed(data)
-        if first and self.complete:
+        if untouched and self.complete:
             self._learn(data)
         if self.complete:
             self._finish(data)
@@ -193,12 +193,11 @@ class ResponseParser:
     def _recall(self, data: bytes) -> bool:
         """Whether these bytes are all of a response whose shape is known: then nothing remains to be parsed."""
         cut = data.find(b"\r\n\r\n") + 4
-        if cut < 4 or self._head_request or self._upgrade is not None or (known := self._shapes.read(data[:cut], self._cut)) is None:
+        if cut < 4 or self._head_request or self._upgrade is not None or (known := self._shapes.read(data[:cut], self._ticket)) is None:
             return False
-        self._cut, lines, length = known
+        shape, lines, length, self._ticket = known
         if cut + length != len(data):
             return False
-        shape = self._cut.known
         self.status, self.reason, self.headers, self.patience = shape.status, shape.reason, lines, shape.patience
         self.content_length = length
         self.head_complete = self.complete = self.reusable = True

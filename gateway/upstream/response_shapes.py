@@ -1,14 +1,14 @@
 """Heads of responses that a parser need not read again, since one of their shape was read before (`gateway.core.head_shapes`)."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from gateway.core.field_names import VARY
-from gateway.core.head_shapes import Cut, HeadShapes
+from gateway.core.head_shapes import HeadShapes, length_of
+
+ROOM = 1024 * 1024
+"""Bytes that all heads of an upstream may take."""
 
 _LENGTH = b"content-length"
-_DIGITS = 15
-"""A length of more digits is left to the parser."""
 
 Lines = list[tuple[bytes, bytes]]
 
@@ -31,16 +31,13 @@ class ResponseShape:
 
     def read(self, values: Sequence[bytes]) -> tuple[Lines, int] | None:
         """The field lines of a head with these varying values, and the length of its body. None: the parser has to judge it."""
-        digits = values[self._length]
-        if not digits.isdigit() or len(digits) > _DIGITS:
+        length = length_of(values[self._length])
+        if length is None:
             return None
         lines = self._lines.copy()
         for (place, name), value in zip(self._places, values):  # noqa: B905 - a shape has as many of both, and the keyword costs as much
             lines[place] = (name, value)
-        return lines, int(digits)
-
-
-ResponseCut: TypeAlias = Cut[ResponseShape]
+        return lines, length
 
 
 class ResponseShapes(HeadShapes[ResponseShape]):
@@ -49,26 +46,27 @@ class ResponseShapes(HeadShapes[ResponseShape]):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(VARY)
+        super().__init__(VARY, ROOM)
 
-    def read(self, head: bytes, last: ResponseCut | None) -> tuple[ResponseCut, Lines, int] | None:
-        """A head with its closing empty line: its shape and cut, its field lines, the length of its body. `last` is the cut of the head
-        before it. None: only a parser can tell.
+    def read(self, head: bytes, ticket: int) -> tuple[ResponseShape, Lines, int, int] | None:
+        """A head with its closing empty line: its shape, its field lines, the length of its body, and the ticket for the next one on its
+        connection. `ticket` is that of the one before. None: only a parser can tell.
         """
-        found = self.find(head, last)
+        found = self.find(head, ticket)
         if found is None:
             return None
-        read = found[0].known.read(found[1])
-        return None if read is None else (found[0], *read)
+        shape, values, ticket = found
+        read = shape.read(values)
+        return None if read is None else (shape, *read, ticket)
 
     def learn(self, head: bytes, status: int, reason: bytes, lines: Lines, patience: float) -> None:
         """A parser has read this head, which `read` could not, as that of a response that a `ResponseShape` may stand for. It is remembered
         if it comes again.
         """
-        glanced = self.glance(head)
+        glanced = self.glance(head, len(lines))
         if glanced is None:
             return
         shape, values = glanced
         places = [place for place, (name, _) in enumerate(lines) if self.varies(name.lower())]
         if values == [lines[place][1] for place in places] and _LENGTH in [lines[place][0].lower() for place in places]:
-            self.keep(shape, ResponseShape(status, reason, lines, places, patience))
+            self.keep(shape, ResponseShape(status, reason, lines, places, patience), head, len(lines))

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.upstream.parser import ResponseParser
-from gateway.upstream.repair import Malformed
+from gateway.upstream.repair import MAX_HEAD, Malformed
 from gateway.upstream.response_shapes import ResponseShapes
 
 RESPONSE = (
@@ -52,9 +52,9 @@ def learnt(*responses: bytes) -> ResponseShapes:
 def test_a_response_of_a_known_shape_is_told_as_the_parser_tells_it(second: int, request: bytes, body: bytes) -> None:
     shapes, data = learnt(response()), response(second, request, body)
     head = data[: len(data) - len(body)]
-    assert shapes.read(head, None) is not None
+    assert shapes.read(head, 0) is not None
     parser = ResponseParser(b"POST", shapes=shapes)
-    for one in (response(), data, data):  # the second and the third by the cut of the one before
+    for one in (response(), data, data):  # the second and the third by the ticket of the one before
         assert told(parser, one) == alone(one)
         parser.begin(b"POST")
 
@@ -119,5 +119,13 @@ def test_a_response_behind_an_interim_one_is_parsed() -> None:
 def test_what_is_framed_or_ends_otherwise_is_never_remembered(data: bytes) -> None:
     """Chunks, no body, a connection that ends, bytes behind the end."""
     shapes = learnt(data)
-    assert shapes.read(data[: data.index(b"\r\n\r\n") + 4], None) is None
+    assert shapes.read(data[: data.index(b"\r\n\r\n") + 4], 0) is None
     assert told(ResponseParser(b"POST", shapes=shapes), data) == alone(data)
+
+
+def test_a_head_that_is_too_long_is_refused_also_where_its_shape_is_known() -> None:
+    """However long the value is that varies."""
+    long = response(request=b"r" * MAX_HEAD)
+    parser = ResponseParser(b"POST", shapes=learnt(response()))
+    with pytest.raises(Malformed):
+        parser.feed(long)
