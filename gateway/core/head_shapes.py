@@ -74,7 +74,7 @@ class Cut(NamedTuple, Generic[S]):
 
 
 class HeadShapes(Generic[S]):
-    """What is known of heads, by their shape, in about `room` bytes. `varying` are lower-case names of fields; those that `STEER` are left
+    """What is known of heads, by their shape, in at most `room` bytes. `varying` are lower-case names of fields; those that `STEER` are left
     out.
 
     A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. While there is no room, none is,
@@ -183,6 +183,8 @@ class HeadShapes(Generic[S]):
         if number is None:
             if len(of.cuts) >= _CUTS:
                 self._drop_cuts(of)
+            if self._held + _CUT_COST > self._room:
+                return 0
             self._number = number = self._number + 1
             of.cuts[lengths] = number
             self._held += _CUT_COST

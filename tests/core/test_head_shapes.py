@@ -130,7 +130,7 @@ def test_what_clients_invent_does_not_fill_the_memory_nor_drive_out_what_is_used
     assert number > 1000
     assert not is_known(shapes, head_of(1))
     assert is_known(shapes, head_of(0))
-    assert shapes._held <= 110_000
+    assert shapes._held <= 100_000
 
 
 @pytest.mark.parametrize("lengths", [range(1, 60)])
