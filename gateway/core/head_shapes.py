@@ -74,8 +74,8 @@ class Cut(NamedTuple, Generic[S]):
 
 
 class HeadShapes(Generic[S]):
-    """What is known of heads, by their shape, in at most `room` bytes. `varying` are lower-case names of fields; those that `STEER` are left
-    out.
+    """What is known of heads, by their shape, in at most `room` bytes. `varying` are lower-case names of fields; those that `STEER` are
+    left out.
 
     A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. While there is no room, none is,
     and those that are known stay: others do not drive them out, and where more callers come than there is room for, what is not known costs
