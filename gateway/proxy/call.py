@@ -279,7 +279,7 @@ class Call(Request):
     def lines(self) -> bytes | None:
         """The field lines that the upstream shall see, where `to_upstream` alone makes them, and its work is known."""
         known = self.known
-        return None if known is None or self.trace is not None else known.lines(self.fields, self.hop())
+        return None if known is None or not known.has_lines or self.trace is not None else known.lines(self.fields, self.hop())
 
     def forward(self) -> Parts:
         parts = self.forwarded()

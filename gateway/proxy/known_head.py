@@ -43,11 +43,23 @@ class Template(NamedTuple):
 
 class KnownHead:
     """A plain head that was judged, found its route, and is not refused there. `routing` is the route map by which that was so: under
-    another it is judged anew. `scope` is the caller's, once it was found by fields that do not vary; `under` and `may_mislead` are what
-    `gateway.proxy.elsewhere` has found out.
+    another it is judged anew. `has_lines`: what the hop tells of a client has a place in a template. `scope` is the caller's, once it was
+    found by fields that do not vary; `under` and `may_mislead` are what `gateway.proxy.elsewhere` has found out.
     """
 
-    __slots__ = ("_counts", "_shape", "_templates", "may_mislead", "plan", "read_head", "routing", "scope", "tells_scope", "under")
+    __slots__ = (
+        "_counts",
+        "_shape",
+        "_templates",
+        "has_lines",
+        "may_mislead",
+        "plan",
+        "read_head",
+        "routing",
+        "scope",
+        "tells_scope",
+        "under",
+    )
 
     def __init__(self, routing: Routing, plan: RoutePlan, shape: RequestShape) -> None:
         guard = plan.guard
@@ -60,6 +72,7 @@ class KnownHead:
         names = () if guard is None else principal_headers(guard.policy.principal)
         self.tells_scope = not any(name.lower().encode() in shape.varies for name in names)
         self._counts = guard is None or any(guard.fingerprinter.head_reader.counts(name) for name in shape.varies)
+        self.has_lines = routing.edge.forwarding in _TOLD
         self._shape = shape
         self._templates: dict[tuple[bool, bool], Template] = {}
 
@@ -70,12 +83,10 @@ class KnownHead:
             self.read_head = self.plan.guard.fingerprinter.read_head(fields)
         return self.read_head
 
-    def lines(self, fields: Fields, hop: Hop) -> bytes | None:
-        """The field lines of a request of this shape as the upstream gets them, if nothing but `to_upstream` has a say in them. None: it
-        has to make them itself.
+    def lines(self, fields: Fields, hop: Hop) -> bytes:
+        """The field lines of a request of this shape as the upstream gets them, if nothing but `to_upstream` has a say in them, and they
+        have a template.
         """
-        if hop.forwarding not in _TOLD:
-            return None
         way = hop.scheme == b"https", hop.trusted
         template = self._templates.get(way)
         if template is None:
