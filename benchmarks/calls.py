@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.systems import PLAIN, Settings, config_text, migrate, stage
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 
 def count(folder: Path, dsn: str, redis: str, upstream: int, *, functions: bool = False, settings: Settings = PLAIN) -> dict[str, Any]:

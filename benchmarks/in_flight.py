@@ -12,7 +12,7 @@ import uvloop
 
 from benchmarks.load import request
 from benchmarks.systems import HERE, Settings, Stage, resident, start_gateway
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 AT_A_TIME = 200
 SETTLE = 3.0

@@ -21,7 +21,7 @@ import uvloop
 
 from benchmarks.systems import Settings, config_text, migrate, newest_redis, process
 from gateway.devtools.embedded import start_postgres, start_redis
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 PIECE = b"x" * 65536
 ANSWER = 256 * 1024

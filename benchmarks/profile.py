@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks.load import load
 from benchmarks.systems import PLAIN, Stage, config_text, migrate, process, stage
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.load import Result, load
 from benchmarks.systems import process, resident
 from gateway.devtools.embedded import start_postgres
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 CONFIG = """
 listen: 127.0.0.1:{port}

@@ -17,7 +17,7 @@ from pathlib import Path
 import asyncpg
 
 from gateway.devtools.embedded import start_postgres, start_redis
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 HERE = Path(__file__).parent
 TICKS = os.sysconf("SC_CLK_TCK")

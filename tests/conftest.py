@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gateway.devtools.embedded import PostgresServer, RedisServer, launch
+from gateway.devtools.embedded import PostgresServer, RedisServer
 from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, redis_command, remove_data
 
 # Machines are shared: how long an example takes, or the making of one, says nothing of the code. Before the tests are imported: a property
@@ -16,14 +16,6 @@ settings.register_profile("shared machine", deadline=None, suppress_health_check
 settings.load_profile("shared machine")
 
 FIRST = ("tests/packaging/", "tests/deploy/", "tests/system/", "tests/run/")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The workers of a run choose from different ports: a chosen one is free until the server that it is for has started, and
-    another worker could choose it, too.
-    """
-    if worker := getattr(config, "workerinput", None):
-        launch.PORTS = launch.PORTS[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.systems import Stage, System, command
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 HERE = Path(__file__).parent
 PYTHON = HERE / ".venv" / "bin" / "python"

@@ -14,7 +14,7 @@ from gateway.core.model import Lease, Status
 from gateway.core.policy import Limits, OnUnknown, Route
 from gateway.core.reconcile.policy import OWN_PRINCIPAL, AnswerPlan, Condition, Lookup, RequestTemplate, Rule, Verdict
 from gateway.core.reconcile.policy import Test as Is
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.ports import InDoubt, StoreUnavailable, Transition, UpstreamRequest
 from gateway.ports.reconciliation import Audit, Fence
 from gateway.runtime.sealing import pack_request

@@ -1,8 +1,8 @@
 """Every step that a stranger's bytes pass costs time that is at most linear in them.
 
 Each step is run on an input and on one four times as long. A linear step takes four times as long, a quadratic one sixteen times: the bound
-is in the middle. What is measured is the CPU time of this thread, the least of several runs, and a step that exceeds the bound is measured
-anew before it fails, so that a busy machine decides nothing.
+is in the middle. What is measured is the CPU time of this thread, the least of several runs, and a step on the wrong side of the bound is
+measured anew before it fails, so that a busy machine decides nothing.
 """
 
 import contextlib
@@ -249,27 +249,21 @@ def ratio(make: Make, step: Callable[[Any], object], size: int) -> float:
     """How many times longer an input of `FACTOR` times the size takes. The small times of small inputs are mostly overhead, which speaks
     for a step; below `FLOOR` they count as that, since a search takes another algorithm from some size on.
     """
-    short, long = make(size), make(FACTOR * size)
-    found = FACTOR**2 * 1.0
-    for _ in range(ATTEMPTS):
-        found = min(found, least(step, long) / max(FLOOR, least(step, short)))
-        if found < BOUND:
-            break
-    return found
+    return least(step, make(FACTOR * size)) / max(FLOOR, least(step, make(size)))
 
 
 @pytest.mark.parametrize(("make", "step", "size"), CASES)
 def test_four_times_the_input_takes_no_more_than_twice_that_time_each(make: Make, step: Callable[[Any], object], size: int) -> None:
     """No step is quadratic."""
-    assert ratio(make, step, size) < BOUND
+    assert any(ratio(make, step, size) < BOUND for _ in range(ATTEMPTS))
 
 
 def quadratic(text: bytes) -> int:
     """In Python."""
-    return sum(len(text[:at]) for at in range(len(text)))
+    return sum(1 for at in range(len(text)) for _ in range(at))
 
 
 def test_a_quadratic_step_is_seen() -> None:
     """The bound tells the two apart, in Python and in C alike."""
-    assert ratio(times(b"a"), quadratic, 16_000) > BOUND
-    assert ratio(times(b"a", b"", b"b"), re.compile(rb"a*c").search, 2_000) > BOUND
+    assert any(ratio(times(b"a"), quadratic, 500) > BOUND for _ in range(ATTEMPTS))
+    assert any(ratio(times(b"a", b"", b"b"), re.compile(rb"a*c").search, 2_000) > BOUND for _ in range(ATTEMPTS))

@@ -14,7 +14,7 @@ import yaml
 
 from gateway.config import Config, load
 from gateway.core.redis_url import SentinelUrl, parse_redis_url
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.devtools.embedded.redis import find_server
 from tests.deploy.support import IMAGE, ROOT, compose, filled, route_map, services
 from tests.devtools.dev.running import Dev

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.support.faults import FaultProxy
 from tests.support.gateway import Gateway, Setup, running
 from tests.support.services import Services

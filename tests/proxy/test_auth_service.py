@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.principal.servers import Answering, response
 from tests.proxy.house import House, Plan, as_nobody, bearer, fresh, plain, refusal, replayed
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.attempt_token import AttemptToken, read_token, write_token
 from gateway.core.model import RecordKey
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.store import co_commit
 from tests.proxy.house import House, Plan, fresh, post, refusal, replayed, saying
 from tests.support.client import Answer, ask

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.principal.servers import Answering, response
 from tests.principal.tokens import ISSUER, SECRET, Signer, key_set
 from tests.proxy.house import BODY, House, Plan, as_nobody, basic, bearer, fresh, holding, plain, refusal, replayed

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 
 @dataclass(frozen=True, slots=True)

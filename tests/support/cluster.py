@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 
 from gateway.devtools.embedded import PostgresServer, start_postgres
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.devtools.embedded.postgres import children
 from tests.support.services import SMALL
 from tests.support.standby import copy_of

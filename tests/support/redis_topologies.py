@@ -14,7 +14,8 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from gateway.devtools.embedded import RedisServer, start_redis
-from gateway.devtools.embedded.launch import LOOPBACK, Plan, free_port, launch
+from gateway.devtools.embedded.launch import Plan, launch
+from gateway.devtools.embedded.ports import LOOPBACK, free_port
 from gateway.devtools.embedded.process import Child, EmbeddedError, write_private
 from gateway.devtools.embedded.redis import START_TIMEOUT, STOP, answers, find_server, quoted
 

@@ -18,7 +18,8 @@ from gateway.devtools.dev.programs import Service, check_free, end_leftovers, li
 from gateway.devtools.dev.route_map import own_map, sample_map
 from gateway.devtools.dev.tour import ENV, Places, own_tour, plain_tour, sample_tour
 from gateway.devtools.embedded import EmbeddedError, NotInstalled, start_postgres, start_redis
-from gateway.devtools.embedded.launch import free_port, tail
+from gateway.devtools.embedded.launch import tail
+from gateway.devtools.embedded.ports import free_port
 from gateway.devtools.embedded.process import prepared, secret, take_folder, write_private
 from gateway.store import co_commit
 from gateway.store.migrate import MigrationError, migrate

@@ -12,7 +12,8 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from gateway.config import Config, Listener, TcpListener, UnixListener
-from gateway.devtools.embedded.launch import LOOPBACK, Plan, launch
+from gateway.devtools.embedded.launch import Plan, launch
+from gateway.devtools.embedded.ports import LOOPBACK
 from gateway.devtools.embedded.process import EmbeddedError, Steps, end, end_leftover_of
 
 START_TIMEOUT = 30.0

@@ -1,23 +1,18 @@
 """Starting a server: its port, its log, the account it runs as, and how to know that it is ready."""
 
 import os
-import secrets
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.devtools.embedded.ports import free_port
 from gateway.devtools.embedded.process import Account, EmbeddedError, Steps, end, note_pid, wait_until
 
-LOOPBACK = "127.0.0.1"
-PORTS = range(20_000, 32_000)
 LOG_TAIL = 15
 PATIENCE = 10.0
 PAUSE = 0.2
-
-_given: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,27 +119,3 @@ def last_lines(output: bytes) -> str:
     """The last lines of a program's output, indented."""
     lines = output.decode("utf-8", "replace").splitlines()
     return "\n".join(f"  {line}" for line in lines[-LOG_TAIL:]) or "  (no output)"
-
-
-def free_port() -> int:
-    """A free port of the loopback, another one at each call. Another process may take it before the server does:
-    `launch` tries again.
-
-    Below the ports that systems hand out to outgoing connections, any of which could take it in the next moment.
-    """
-    if len(_given) > len(PORTS) // 2:
-        _given.clear()
-    while True:
-        port = secrets.choice(PORTS)
-        if port not in _given and _can_bind(port):
-            _given.add(port)
-            return port
-
-
-def _can_bind(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-        return True

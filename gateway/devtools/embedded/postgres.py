@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.devtools.embedded import account as accounts
-from gateway.devtools.embedded.launch import LOOPBACK, Plan, environment, last_lines, launch
+from gateway.devtools.embedded.launch import Plan, environment, last_lines, launch
+from gateway.devtools.embedded.ports import LOOPBACK
 from gateway.devtools.embedded.process import (
     Account,
     Child,

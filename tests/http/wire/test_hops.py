@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.http.wire.conftest import ROUTES, Wire
 from tests.http.wire.peer import ask, connect, guarded, request
 from tests.http.wire.stub import CREATED, FIN, RESET, Seen, Stub, Turn, reply

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from gateway.config import Listener, TcpListener, UnixListener
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.operate.admin import AdminPorts, make_admin, start_admin
 from tests.operate.commands.support import Done, run
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.operate.commands.support import run_process
 from tests.support.client import ask, payment
 from tests.support.gateway import ROUTES, Gateway, Setup, running

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.config import Config
 from gateway.core.policy import Policy
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.observe import MetricsObserver
 from gateway.ports import StoreUnavailable
 from gateway.run.server.claims import guarded

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.config import TcpListener
 from gateway.config.addresses import UnixListener, overlap
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.run.server.sockets import KEEPALIVE_AFTER, VANISHED_AFTER, ListenError, listen
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::")

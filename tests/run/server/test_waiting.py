@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.operate.commands.support import run_process
 from tests.support.faults import fault_proxy
 from tests.support.gateway import Gateway, Setup, running

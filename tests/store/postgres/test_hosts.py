@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.conninfo import Target
 from gateway.core.histories import History
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.hosts import Hosts, Opened, _at_once, _history, connect
 from gateway.store.lookups import looked_up

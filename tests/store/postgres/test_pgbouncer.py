@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from gateway.core.model import Lease, Record
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.ports import StoreUnavailable, Transition
 from gateway.store.postgres import PostgresStore, ScopeClaim, check_server
 from gateway.store.postgres.checks import problems_of

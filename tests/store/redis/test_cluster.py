@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import MovedError
 
 from gateway.core.redis_url import ClusterUrl, parse_redis_url
-from gateway.devtools.embedded.launch import LOOPBACK
+from gateway.devtools.embedded.ports import LOOPBACK
 from gateway.ports import StoreUnavailable
 from gateway.runtime.system import SystemClock
 from gateway.store.deletions import Deletions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from gateway.devtools.embedded.launch import LOOPBACK, free_port
+from gateway.devtools.embedded.ports import LOOPBACK, free_port
 from gateway.store.redis.hotpath import Acquired, HotPath
 from gateway.store.redis.server import CLUSTER_RIGHTS, RIGHTS
 from gateway.store.redis.servers import faults_of, topology_of

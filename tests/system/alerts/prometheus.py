@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 SCRAPES = "500ms"

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.support.client import Client, ask, payment
 from tests.support.gateway import Gateway, Setup, running
 from tests.support.upstream import CountingUpstream, Exchange

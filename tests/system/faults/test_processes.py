@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.support.client import Client, ask, payment
 from tests.support.faults import fault_proxy
 from tests.support.gateway import ROUTES, Gateway, Setup, running

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from aiohttp.test_utils import TestServer
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from gateway.devtools.sample.app import build
 from gateway.devtools.sample.ledger import Ledger
 from gateway.devtools.sample.rides import DIE, Die

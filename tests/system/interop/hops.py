@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.system.interop.programs import listening, required
 
 KINDS = ("nginx", "haproxy")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.support.faults import FaultProxy
 from tests.support.gateway import Gateway, Setup, running
 from tests.support.services import Services, redis_command

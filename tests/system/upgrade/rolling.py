@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.devtools.embedded.launch import free_port
+from gateway.devtools.embedded.ports import free_port
 from tests.support.client import Answer, ask, payment
 from tests.support.gateway import Setup
 from tests.support.upstream import CountingUpstream, Exchange
