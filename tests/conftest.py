@@ -1,6 +1,5 @@
 """Fixtures that every test may use. Servers start when a test first asks for them and stop with the session."""
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gateway.devtools.embedded import PostgresServer, RedisServer
-from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, redis_command, remove_data
+from tests.support.services import POSTGRES_VARIANTS, REDIS_VARIANTS, Services, new_root, redis_command, remove_data
 
 # Machines are shared: how long an example takes, or the making of one, says nothing of the code. Before the tests are imported: a property
 # takes its settings when it is decorated.
@@ -112,6 +111,6 @@ def every_redis_db(every_redis: RedisServer) -> str:
 @pytest.fixture
 def data_folder() -> Iterator[Path]:
     """A data folder for embedded servers of the test's own, which every user can reach; removed at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="idempotency-gateway-tests-"))
+    folder = new_root()
     yield folder
     remove_data(folder)

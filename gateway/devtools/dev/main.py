@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from gateway.config import Config, load
+from gateway.config import Config, TcpListener, load
 from gateway.core.texts import upstream_url
 from gateway.devtools.dev.interrupts import Interrupts, interrupts
 from gateway.devtools.dev.programs import Service, check_free, end_leftovers, listens, start_gateway, start_rides, start_sample, url_of
@@ -19,7 +19,7 @@ from gateway.devtools.dev.route_map import own_map, sample_map
 from gateway.devtools.dev.tour import ENV, Places, own_tour, plain_tour, sample_tour
 from gateway.devtools.embedded import EmbeddedError, NotInstalled, start_postgres, start_redis
 from gateway.devtools.embedded.launch import tail
-from gateway.devtools.embedded.ports import free_port
+from gateway.devtools.embedded.ports import LOOPBACK, free_port
 from gateway.devtools.embedded.process import prepared, secret, take_folder, write_private
 from gateway.store import co_commit
 from gateway.store.migrate import MigrationError, migrate
@@ -102,6 +102,9 @@ def start(data: Path, wishes: Wishes, running: Running, told: Interrupts) -> Non
     (data / ".gitignore").write_text("*\n", "utf-8")  # it holds secrets
     with told.shield():
         end_leftovers(data)
+    if wishes.config is None:
+        check_free(TcpListener(LOOPBACK, wishes.port), "name another port with --port")
+        check_free(TcpListener(LOOPBACK, wishes.admin_port), "name another port with --admin-port")
     say("starting Postgres and Redis")
     with told.shield():
         postgres = start_postgres(data)
@@ -130,7 +133,9 @@ def start(data: Path, wishes: Wishes, running: Running, told: Interrupts) -> Non
     told_to_commands = {**variables, "GATEWAY_CONFIG": str(file)}
     write_private(data / ENV, "".join(f"{name}={shlex.quote(value)}\n" for name, value in told_to_commands.items()))
     config = configuration(file, wishes, progress_port, {**os.environ, **variables})
-    check_ports(config, wishes)
+    if wishes.config is not None:
+        check_free(config.listen, "change `listen` of the configuration")
+        check_free(config.admin.listen, "change `admin.listen` of the configuration")
     migrate_ours(config, postgres.dsn)
     say("starting the gateway")
     with told.shield():
@@ -157,12 +162,6 @@ def configuration(file: Path, wishes: Wishes, progress_port: int, env: Mapping[s
         ports = wishes.port, wishes.admin_port
         file.write_text(sample_map(*ports, progress_port) if wishes.upstream is None else own_map(*ports), "utf-8")
     return load(file, env)
-
-
-def check_ports(config: Config, wishes: Wishes) -> None:
-    own = wishes.config is not None
-    check_free(config.listen, "change `listen` of the configuration" if own else "name another port with --port")
-    check_free(config.admin.listen, "change `admin.listen` of the configuration" if own else "name another port with --admin-port")
 
 
 def migrate_ours(config: Config, dsn: str) -> None:

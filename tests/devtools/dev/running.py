@@ -10,13 +10,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from gateway.devtools.embedded.ports import free_port
 from gateway.devtools.embedded.postgres import children
 from tests.devtools.embedded.leftovers import gone
 from tests.support.gateway import NO_AUTHORITIES
@@ -83,7 +85,7 @@ def curl(command: str) -> Curl:
 class Dev:
     """A running `idempotency-gateway dev`. On exit of the block it is killed if it still runs."""
 
-    def __init__(self, data: Path, *arguments: str, port: int = 0, admin_port: int = 0) -> None:
+    def __init__(self, data: Path, *arguments: str, port: int = 0, admin_port: int = 0, env: Mapping[str, str] | None = None) -> None:
         self.data = data
         self.output = ""
         ports = [] if "--config" in arguments else ["--port", str(port), "--admin-port", str(admin_port)]
@@ -91,8 +93,8 @@ class Dev:
         file, name = tempfile.mkstemp(prefix="idempotency-gateway-tests-")
         self.messages = Path(name)
         with open(file, "wb") as messages:
-            env = {**os.environ, **NO_AUTHORITIES}
-            self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=messages, start_new_session=True)
+            told = {**os.environ, **NO_AUTHORITIES, **(env or {})}
+            self.process = subprocess.Popen(argv, env=told, stdout=subprocess.PIPE, stderr=messages, start_new_session=True)
         self.pids: list[int] = []
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
@@ -165,9 +167,45 @@ class Dev:
         return code
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
+class House:
+    """A data folder of several tests, and the `dev` that runs in it, always on the same ports. A test that leaves it undisturbed leaves it
+    to the next one. `env` is told to each.
+    """
+
+    def __init__(self, data: Path, env: Mapping[str, str]) -> None:
+        self._data = data
+        self._env = env
+        self._port, self._admin_port = free_port(), free_port()
+        self._dev: Dev | None = None
+
+    def dev(self) -> Dev:
+        """The one that runs, ready; a new one if none does."""
+        if self._dev is not None and self._dev.process.poll() is None:
+            return self._dev
+        self.close()
+        self._dev = Dev(self._data, port=self._port, admin_port=self._admin_port, env=self._env)
+        return self._dev.ready()
+
+    def close(self) -> None:
+        if self._dev is not None:
+            self._dev.__exit__(None, None, None)
+
+
+@contextmanager
+def sample_alone() -> Iterator[str]:
+    """The sample payments API as an API of the user's own. Its URL."""
+    argv = [sys.executable, "-P", "-m", "gateway.devtools.sample", "--port", "0"]
+    with subprocess.Popen(argv, env={**os.environ, **NO_AUTHORITIES}, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def wait_for(condition: Callable[[], bool], pause: float = 0.05) -> None:
     """Wait until `condition()` is true; fails after a long time."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
+        time.sleep(pause)

@@ -37,24 +37,24 @@ async def test_what_was_written_survives_a_restart(data_folder: Path) -> None:
         second.stop()
 
 
-async def test_what_was_committed_survives_a_crash(data_folder: Path) -> None:
+async def test_what_was_committed_survives_a_crash(used_folder: Path) -> None:
     """After SIGKILL the folder is free at once and everything committed is still there."""
-    first = start_postgres(data_folder)
+    first = start_postgres(used_folder)
     execute(first.dsn, "CREATE TABLE kept AS SELECT 42 AS answer")
     first.kill()
     assert gone(first.pid)
-    second = start_postgres(data_folder)
+    second = start_postgres(used_folder)
     try:
         assert await fetch(second, "SELECT answer FROM kept") == 42
     finally:
         second.stop()
 
 
-async def test_a_server_of_a_killed_run_is_replaced(data_folder: Path) -> None:
+async def test_a_server_of_a_killed_run_is_replaced(used_folder: Path) -> None:
     """A server whose starter was killed -9 still runs; the next start stops it cleanly and goes on with its data."""
-    left: Abandoned = abandon("start_postgres", data_folder)
+    left: Abandoned = abandon("start_postgres", used_folder)
     execute(left.address, "CREATE TABLE kept AS SELECT 42 AS answer")
-    server = start_postgres(data_folder)
+    server = start_postgres(used_folder)
     try:
         assert gone(left.pid)
         assert await fetch(server, "SELECT answer FROM kept") == 42
@@ -63,16 +63,16 @@ async def test_a_server_of_a_killed_run_is_replaced(data_folder: Path) -> None:
         server.stop()
 
 
-def test_a_pid_file_that_names_a_stranger_is_forgotten(data_folder: Path) -> None:
+def test_a_pid_file_that_names_a_stranger_is_forgotten(used_folder: Path) -> None:
     """A pid that now belongs to another program keeps nothing from starting, and that program is left alone."""
-    server = start_postgres(data_folder)
-    pid_file = (data_folder / "postgres").resolve() / "postmaster.pid"
+    server = start_postgres(used_folder)
+    pid_file = (used_folder / "postgres").resolve() / "postmaster.pid"
     old = pid_file.read_text().splitlines()
     server.kill()
     stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
         pid_file.write_text("\n".join([str(stranger.pid), *old[1:]]) + "\n")
-        start_postgres(data_folder).stop()
+        start_postgres(used_folder).stop()
         assert stranger.poll() is None
     finally:
         stranger.communicate()
@@ -85,30 +85,30 @@ def test_a_half_made_cluster_is_made_again(data_folder: Path) -> None:
     start_postgres(data_folder).stop()
 
 
-def test_two_servers_on_one_folder_are_refused(data_folder: Path) -> None:
+def test_two_servers_on_one_folder_are_refused(used_folder: Path) -> None:
     """The second start in a folder in use says so, names the holder, and leaves the first one alone."""
-    server = start_postgres(data_folder)
+    server = start_postgres(used_folder)
     try:
-        with pytest.raises(EmbeddedError, match=f"{data_folder} is in use by process {os.getpid()}"):
-            start_postgres(data_folder)
+        with pytest.raises(EmbeddedError, match=f"{used_folder} is in use by process {os.getpid()}"):
+            start_postgres(used_folder)
         assert server.returncode() is None
     finally:
         server.stop()
 
 
-def test_a_taken_port_is_named(data_folder: Path) -> None:
+def test_a_taken_port_is_named(used_folder: Path) -> None:
     """A port that somebody listens on is an error that names it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(EmbeddedError, match=f"port {port} for Postgres is taken"):
-            start_postgres(data_folder, port=port)
+            start_postgres(used_folder, port=port)
 
 
-def test_a_failed_start_shows_the_end_of_the_log(data_folder: Path) -> None:
+def test_a_failed_start_shows_the_end_of_the_log(used_folder: Path) -> None:
     """Postgres' own words are in the error, and the folder is free for a better try."""
     with pytest.raises(EmbeddedError, match="shared_buffers"):
-        start_postgres(data_folder, settings={"shared_buffers": "plenty"})
-    start_postgres(data_folder).stop()
+        start_postgres(used_folder, settings={"shared_buffers": "plenty"})
+    start_postgres(used_folder).stop()
 
 
 def test_a_missing_wheel_names_the_remedy(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,13 +118,13 @@ def test_a_missing_wheel_names_the_remedy(data_folder: Path, monkeypatch: pytest
         start_postgres(data_folder)
 
 
-async def test_it_listens_on_the_loopback_only_and_asks_for_the_password(data_folder: Path) -> None:
+async def test_it_listens_on_the_loopback_only_and_asks_for_the_password(used_folder: Path) -> None:
     """No other address, no socket file, no way in without the password, which only our user may read."""
-    server = start_postgres(data_folder)
+    server = start_postgres(used_folder)
     try:
         assert await fetch(server, "SHOW listen_addresses") == "127.0.0.1"
         assert await fetch(server, "SHOW unix_socket_directories") == ""
-        assert (data_folder / "postgres.password").stat().st_mode & 0o777 == 0o600
+        assert (used_folder / "postgres.password").stat().st_mode & 0o777 == 0o600
         with pytest.raises(asyncpg.InvalidPasswordError):
             await asyncpg.connect(server.dsn.replace(str(urlsplit(server.dsn).password), "guess"))
     finally:
