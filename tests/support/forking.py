@@ -59,11 +59,11 @@ class Forked:
 
 
 class Nursery:
-    """The process that forks gateways for this one."""
+    """The process that forks gateways for this one; or what else this module runs when it has imported it, and `serve_forks` returns."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.support.forking") -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "tests.support.forking", str(theirs.fileno())]
+        command = [sys.executable, "-m", module, str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
 
@@ -82,15 +82,17 @@ class Nursery:
 
 
 @functools.cache
-def nursery() -> Nursery:
+def nursery(module: str = "tests.support.forking") -> Nursery:
     """That of this process, which ends with it."""
-    made = Nursery()
+    made = Nursery(module)
     atexit.register(made.end)
     return made
 
 
 def serve_forks(control: socket.socket) -> list[str]:
     """Fork what is asked for until nobody asks any more. Returns in a gateway alone, with its arguments."""
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
     while control.recv(1, socket.MSG_PEEK):
         request, (output, told), _, _ = socket.recv_fds(control, LARGEST, 2)
@@ -139,7 +141,5 @@ if __name__ == "__main__":
     from gateway.cli import main
 
     import_module("gateway.run.server")  # as `serve` does when it runs
-    gc.collect()
-    gc.freeze()
     arguments = serve_forks(socket.socket(fileno=int(sys.argv[1])))
     main(arguments, prog_name="idempotency-gateway")

@@ -1,22 +1,19 @@
 """A worker as the supervisor sees one, without the gateway in it. Run with a folder in which it leaves marks and finds orders.
 
 Orders are files: `exit` (exit at the start with this status), `stubborn` (ignore SIGTERM), `reload-fails`, `adopt-fails-0`, `not-ready`.
-Marks are files `<what>-<worker>-<pid>`; `word-…` holds the configuration that the worker has.
+Marks are files `<what>-<worker>-<pid>`; `word-…` holds the configuration that the worker has. `figures` and `figures-after-refusal`
+hold what it counts, packed by another process.
+
+It imports nothing but what comes with Python: a test starts several, and the gateway's imports would be nearly all of their CPU.
 """
 
 import asyncio
+import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from aiohttp import web
-
-from gateway.config import UnixListener
-from gateway.core.policy import Route
-from gateway.observe import MetricsObserver
-from gateway.operate.admin import AdminPorts, make_admin, start_admin
 
 FOLDER = Path(sys.argv[1])
 INDEX = os.environ["GATEWAY_WORKER"]
@@ -38,39 +35,60 @@ def ordered(what: str) -> bool:
 
 class Worker:
     def __init__(self) -> None:
-        self.observer = MetricsObserver([Route("rest", "/**", "upstream")], access_log_fd=None)
+        self.figures = "figures"
         self.stop = asyncio.Event()
         self.draining = False
         self.prepared = ""
 
-    async def readiness(self) -> Mapping[str, str | None]:
-        return {"postgres": "timeout" if ordered("not-ready") else None, "draining": "stopping" if self.draining else None}
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request, as the supervisor sends it."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        body = await reader.readexactly(int(length[1])) if length else b""
+        status, document = self.answer(head.split(b" ")[1].decode(), body)
+        packed = json.dumps(document).encode()
+        fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close" % len(packed)
+        writer.write(b"HTTP/1.1 %d -\r\n%b\r\n\r\n%b" % (status, fields, packed))
+        await writer.drain()
+        writer.close()
 
-    async def config(self) -> object:
-        return {"worker": int(INDEX)}
+    def answer(self, path: str, body: bytes) -> tuple[int, object]:
+        match path:
+            case "/readyz":
+                return self.readiness()
+            case "/worker/prepare":
+                return self.prepare(body.decode())
+            case "/worker/adopt":
+                return self.adopt()
+            case "/worker/abandon":
+                return self.abandon()
+            case "/worker/metrics":
+                return 200, {**json.loads((FOLDER / self.figures).read_bytes()), "pid": os.getpid()}
+            case _:
+                return 404, {}
 
-    async def reload(self) -> Sequence[str]:
-        return ["nobody asks this of a worker"]
+    def readiness(self) -> tuple[int, object]:
+        """As that of every admin listener."""
+        checks = {"postgres": "timeout" if ordered("not-ready") else "ok", "draining": "stopping" if self.draining else "ok"}
+        ready = set(checks.values()) == {"ok"}
+        return 200 if ready else 503, {"status": "ready" if ready else "not ready", "checks": checks}
 
-    async def prepare(self, request: web.Request) -> web.Response:
+    def prepare(self, word: str) -> tuple[int, object]:
         mark("prepared")
-        self.prepared = (await request.read()).decode()
+        self.prepared = word
         errors = [f"bad in {INDEX}"] if ordered(f"reload-fails-{INDEX}") else ["bad"] if ordered("reload-fails") else []
-        return web.json_response({"errors": errors}, status=422 if errors else 200)
+        return 422 if errors else 200, {"errors": errors}
 
-    async def adopt(self, _: web.Request) -> web.Response:
+    def adopt(self) -> tuple[int, object]:
         if ordered(f"adopt-fails-{INDEX}"):
-            return web.json_response({"errors": ["no"]}, status=422)
+            return 422, {"errors": ["no"]}
         has(self.prepared)
-        return web.json_response({"errors": []})
+        return 200, {"errors": []}
 
-    async def abandon(self, _: web.Request) -> web.Response:
+    def abandon(self) -> tuple[int, object]:
         mark("abandoned")
-        self.observer.reloaded(successful=False)
-        return web.json_response({"errors": []})
-
-    async def metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self.observer.snapshot())
+        self.figures = "figures-after-refusal"
+        return 200, {"errors": []}
 
     def told_to_stop(self) -> None:
         mark("terminated")
@@ -83,21 +101,12 @@ class Worker:
         loop.add_signal_handler(signal.SIGTERM, self.told_to_stop)
         loop.add_signal_handler(signal.SIGHUP, mark, "hung-up")
         loop.add_reader(int(os.environ["GATEWAY_WORKER_PARENT_FD"]), self.orphaned)
-        # One for each process that ever ran, and one for each that runs now.
-        self.observer.malformed_request()
-        self.observer.request_started("rest")
-        self.observer.upstream_answered("rest", 200, 0.2)
-        app = make_admin(AdminPorts(self.readiness, self.observer.exposition, self.config, self.reload))
-        app.router.add_post("/worker/prepare", self.prepare)
-        app.router.add_post("/worker/adopt", self.adopt)
-        app.router.add_post("/worker/abandon", self.abandon)
-        app.router.add_get("/worker/metrics", self.metrics)
-        runner = await start_admin(UnixListener(os.environ["GATEWAY_WORKER_SOCKET"]), app)
+        server = await asyncio.start_unix_server(self.serve, os.environ["GATEWAY_WORKER_SOCKET"])
         with os.fdopen(int(os.environ["GATEWAY_WORKER_CONFIG_FD"])) as snapshot:
             has(snapshot.read())
         mark("running")
         await self.stop.wait()
-        await runner.cleanup()
+        server.close()
 
     def orphaned(self) -> None:
         asyncio.get_running_loop().remove_reader(int(os.environ["GATEWAY_WORKER_PARENT_FD"]))

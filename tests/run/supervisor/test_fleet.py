@@ -5,25 +5,27 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import aiohttp
 import pytest
+from pytest_aiohttp.plugin import AiohttpClient
 
+from gateway.operate.admin import AdminPorts, make_admin
 from tests.observe.support import Series, parse, value
+from tests.support.forking import Forked, nursery
 
-ROOT = Path(__file__).parents[3]
+SUPERVISOR = "tests.run.supervisor.stand_in_supervisor"
 PATIENCE = 30.0
 
 
 class Supervisor:
     """A supervisor process, its workers' marks, and its admin listener."""
 
-    def __init__(self, folder: Path, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, folder: Path, process: Forked) -> None:
         self.folder = folder
         self.process = process
 
@@ -43,8 +45,8 @@ class Supervisor:
             while not true():
                 await asyncio.sleep(0.02)
 
-    async def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
-        connector = aiohttp.UnixConnector(str(self.folder / "admin.sock"))
+    async def ask(self, path: str, method: str = "GET", socket: str = "admin.sock") -> tuple[int, bytes]:
+        connector = aiohttp.UnixConnector(str(self.folder / socket))
         async with aiohttp.ClientSession(connector=connector) as session, session.request(method, f"http://admin{path}") as response:
             return response.status, await response.read()
 
@@ -94,9 +96,8 @@ async def start(folder: Path) -> AsyncIterator[Callable[..., "asyncio.Task[Super
     started: list[Supervisor] = []
 
     async def launch(workers: int, grace: float) -> Supervisor:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.run.supervisor.stand_in_supervisor", str(folder), str(workers), str(grace), cwd=ROOT
-        )
+        with os.fdopen(os.dup(2), "wb") as output:
+            process = await nursery(SUPERVISOR).fork([str(folder), str(workers), str(grace)], output, os.environ)
         started.append(Supervisor(folder, process))
         return started[0]
 
@@ -124,6 +125,29 @@ async def test_workers_look_like_one(start: Start) -> None:
     assert value(series, "requests_total", route="rest", mode="off", decision="bypass") == 0
     assert value(series, "config_last_reload_successful") == 1
     assert value(series, "workers") == 3
+
+
+async def test_a_stand_in_tells_of_its_readiness_as_an_admin_listener_does(start: Start, aiohttp_client: AiohttpClient) -> None:
+    """Else the supervisor would be tested with workers that there are none of."""
+    supervisor = await start(workers=1)
+    await supervisor.ready(1)
+    (socket,) = (supervisor.folder / "private").iterdir()
+    wrong: str | None = None
+
+    async def readiness() -> Mapping[str, str | None]:
+        return {"postgres": wrong, "draining": None}
+
+    async def unused() -> Sequence[str]:
+        return []
+
+    admin = await aiohttp_client(make_admin(AdminPorts(readiness, lambda _: (b"", ""), unused, unused)))
+    for wrong in (None, "timeout"):
+        if wrong:
+            supervisor.order("not-ready")
+        async with admin.get("/readyz") as response:
+            expected = response.status, await response.json()
+        status, body = await supervisor.ask("/readyz", socket=str(socket))
+        assert (status, json.loads(body)) == expected
 
 
 async def test_a_killed_worker_is_replaced_and_its_counts_stay(start: Start) -> None:
