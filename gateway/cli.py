@@ -90,6 +90,7 @@ def dev(upstream: str | None, config: Path | None, data: Path | None, port: int,
       idempotency-gateway dev
       idempotency-gateway dev --upstream http://127.0.0.1:3000 --data ./gateway-data
     """
+    collector.look_seldom()
     explicit = click.get_current_context().get_parameter_source
     if config is not None and ParameterSource.COMMANDLINE in (explicit("port"), explicit("admin_port")):
         raise click.UsageError(f"--port and --admin-port are for the configuration that is written without --config; change {config}.")

@@ -1,1 +1,1 @@
-"""Processes: one server, and the supervisor of several."""
+"""Processes: one server, the supervisor of several, and how it runs each of them."""

@@ -1,6 +1,6 @@
 """One of several workers: what its supervisor tells it, in its environment and over its private socket.
 
-`python -m gateway.run.server` runs one; `gateway.run.supervisor` says what it finds in its environment.
+`python -m gateway.run.worker` runs one; `gateway.run.supervisor` says what it finds in its environment.
 """
 
 import asyncio

@@ -121,7 +121,7 @@ async def _run(started: _Started, workers: int, directory: Path, *, accept_scope
         _log.error("%s", error)
         return EXIT_CONFIG
     # -P: a folder that happens to be called `gateway` where this was started is not what should run.
-    command = (sys.executable, "-P", "-m", "gateway.run.server")
+    command = (sys.executable, "-P", "-m", "gateway.run.worker")
     fleet = Fleet(
         (*command, ACCEPT_CLOCK) if accept_clock else command,
         workers,

@@ -17,6 +17,8 @@ from aiohttp import web
 
 from gateway.devtools.embedded.ports import free_port
 from tests.observe.support import Series, parse, value
+from tests.support.forking import Forked, nursery
+from tests.support.gateway import NO_AUTHORITIES
 
 PATIENCE = 60.0
 
@@ -25,7 +27,7 @@ PATIENCE = 60.0
 class Running:
     """A supervisor with two workers, and where to find it."""
 
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | Forked
     url: str
     admin: str
 
@@ -112,14 +114,25 @@ async def config(database: str, tmp_path: Path, executions: list[str]) -> AsyncI
     await runner.cleanup()
 
 
+async def whole_start(*command: str, stderr: int) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, **NO_AUTHORITIES}, stdout=asyncio.subprocess.DEVNULL, stderr=stderr
+    )
+
+
 @contextlib.asynccontextmanager
 async def started(config: Path, *before: str) -> AsyncIterator[Running]:
-    """The gateway with two workers, ready. `before` goes before the command."""
+    """The gateway with two workers, ready. `before` goes before the command; without it, the supervisor is forked, and the workers alone
+    are started as in production.
+    """
     settings = json.loads(config.read_text())  # noqa: ASYNC240 - a small file of our own
-    with config.with_name("stderr").open("wb") as messages:
-        command = (sys.executable, "-m", "gateway", "serve", "--config", str(config))
-        stderr = asyncio.subprocess.DEVNULL if before else messages
-        process = await asyncio.create_subprocess_exec(*before, *command, stdout=asyncio.subprocess.DEVNULL, stderr=stderr)
+    command = ("serve", "--config", str(config))
+    process: asyncio.subprocess.Process | Forked
+    if before:
+        process = await whole_start(*before, sys.executable, "-m", "gateway", *command, stderr=asyncio.subprocess.DEVNULL)
+    else:
+        with config.with_name("output").open("wb") as output:
+            process = await nursery().fork(command, output, {**os.environ, **NO_AUTHORITIES})
     try:
         running = Running(process, f"http://{settings['listen']}", f"http://{settings['admin']['listen']}")
         await running.ready()
@@ -186,7 +199,7 @@ async def test_reload_and_stop(running: Running, config: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         assert await running.process.wait() == 0
     assert not any(runs(pid) for pid in workers)
-    messages = config.with_name("stderr").read_text().splitlines()
+    messages = config.with_name("output").read_text().splitlines()
     assert [line for line in messages if not line.startswith("{")] == []
 
 
@@ -239,9 +252,7 @@ async def test_an_admin_port_in_use_is_said_at_once(config: Path) -> None:
     """If the admin listener cannot be opened no worker is started, and the exit status is 69."""
     settings = json.loads(config.read_text())  # noqa: ASYNC240 - a small file of our own
     with socket.create_server(("127.0.0.1", int(settings["admin"]["listen"].rpartition(":")[2]))):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", "serve", "--config", str(config), stderr=asyncio.subprocess.PIPE
-        )
+        process = await whole_start(sys.executable, "-m", "gateway", "serve", "--config", str(config), stderr=asyncio.subprocess.PIPE)
         async with asyncio.timeout(PATIENCE):
             _, stderr = await process.communicate()
     assert process.returncode == 69
@@ -252,8 +263,7 @@ async def test_workers_that_cannot_start_end_the_supervisor(config: Path) -> Non
     """If the proxy port is taken by somebody else the supervisor ends with the workers' own status."""
     settings = json.loads(config.read_text())  # noqa: ASYNC240 - a small file of our own
     with socket.create_server(("127.0.0.1", int(settings["listen"].rpartition(":")[2]))):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", "serve", "--config", str(config), stderr=asyncio.subprocess.DEVNULL
-        )
+        with config.with_name("output").open("wb") as output:
+            process = await nursery().fork(["serve", "--config", str(config)], output, {**os.environ, **NO_AUTHORITIES})
         async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 69
