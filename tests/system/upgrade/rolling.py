@@ -5,17 +5,23 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 from gateway.devtools.embedded.ports import free_port
 from tests.support.client import Answer, ask, payment
+from tests.support.forking import Forked
 from tests.support.gateway import Setup
 from tests.support.upstream import CountingUpstream, Exchange
 
 READY = 60.0
 """Seconds until a gateway that was started must be ready."""
+
+
+Run: TypeAlias = "Callable[[Path, list[str], BinaryIO], Awaitable[asyncio.subprocess.Process | Forked]]"
+"""Starts a command of the code in a tree, with its output in a file."""
 
 
 @dataclass(slots=True)
@@ -33,23 +39,31 @@ class Outcome:
 class Place:
     """One of the two addresses behind the balancer. It runs the code of one tree, and then of another."""
 
-    def __init__(self, name: str, setup: Setup, folder: Path) -> None:
+    def __init__(self, name: str, setup: Setup, folder: Path, run: Run) -> None:
+        self._run = run
         self.port, self._admin = free_port(), free_port()
         self.config = folder / f"{name}.yaml"
         self.config.write_text(setup.yaml(self.port, self._admin))
         self._log = folder / f"{name}.log"
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
 
     async def start(self, tree: Path) -> None:
         """Until it is ready. Raises RuntimeError with the end of its log."""
         with self._log.open("ab") as log:
-            self._process = await run_gateway(tree, "serve", "--config", str(self.config), output=log.fileno())
+            self._process = await self._run(tree, ["serve", "--config", str(self.config)], log)
         try:
             async with asyncio.timeout(READY):
                 while not await self._ready():
                     await asyncio.sleep(0.1)
         except TimeoutError:
             raise RuntimeError(f"the gateway of {tree} is not ready:\n{self._log.read_text()[-2000:]}") from None
+
+    async def migrate(self, tree: Path) -> None:
+        """Raises RuntimeError if it fails."""
+        with self._log.open("ab") as log:
+            process = await self._run(tree, ["migrate", "--config", str(self.config)], log)
+        if await process.wait() != 0:
+            raise RuntimeError(f"migrate of {tree} failed:\n{self._log.read_text()[-2000:]}")
 
     async def _ready(self) -> bool:
         try:
@@ -66,8 +80,8 @@ class Place:
                 raise RuntimeError(f"the drain ended with {code}:\n{self._log.read_text()[-2000:]}")
 
 
-async def run_gateway(tree: Path, *arguments: str, output: int) -> asyncio.subprocess.Process:
-    """A command of the code in this tree, under this interpreter."""
+async def run_gateway(tree: Path, arguments: list[str], output: BinaryIO) -> asyncio.subprocess.Process:
+    """Under this interpreter."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "gateway", *arguments, cwd=tree, env=environment, stdout=output, stderr=output
@@ -140,11 +154,12 @@ async def roll(
     clients: int,
     seconds: float,
     tell: Callable[[str], None],
+    run: Run = run_gateway,
 ) -> Outcome:
     """From `before` to `after`, one gateway of two back and forth again, each stage for so many seconds. `upstream` and the empty database
     of `setup` are the run's own. Raises RuntimeError where a gateway does not start, drain or migrate.
     """
-    one, two = places = (Place("one", setup, folder), Place("two", setup, folder))
+    one, two = places = (Place("one", setup, folder, run), Place("two", setup, folder, run))
     insistent = Clients(places, clients)
     upstream.behave = _slowly
 
@@ -158,11 +173,11 @@ async def roll(
         await stage(name)
 
     try:
-        await migrate(before, one.config)
+        await one.migrate(before)
         await asyncio.gather(one.start(before), two.start(before))
         insisting = asyncio.create_task(insistent.run())
         await stage("both of the release before")
-        await migrate(after, one.config)
+        await one.migrate(after)
         await stage("the schema is the new one")
         await replace_by(one, after, "one of each")
         await replace_by(two, after, "both new")
@@ -177,11 +192,11 @@ async def roll(
 
 async def stay(setup: Setup, upstream: CountingUpstream, folder: Path, tree: Path, *, seconds: float) -> Outcome:
     """As `roll`, of one gateway that nothing happens to."""
-    place = Place("one", setup, folder)
+    place = Place("one", setup, folder, run_gateway)
     clients = Clients((place, place), 8)
     upstream.behave = _slowly
     try:
-        await migrate(tree, place.config)
+        await place.migrate(tree)
         await place.start(tree)
         insisting = asyncio.create_task(clients.run())
         await asyncio.sleep(seconds)
@@ -196,10 +211,3 @@ async def _slowly(exchange: Exchange) -> None:
     exchange.execute()
     await asyncio.sleep(random.uniform(0.0, 0.15))
     await exchange.answer()
-
-
-async def migrate(tree: Path, config: Path) -> None:
-    """Raises RuntimeError if it fails."""
-    process = await run_gateway(tree, "migrate", "--config", str(config), output=sys.stderr.fileno())
-    if await process.wait() != 0:
-        raise RuntimeError(f"migrate of {tree} failed")
