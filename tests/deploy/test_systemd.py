@@ -97,7 +97,7 @@ async def test_the_gateway_needs_no_memory_that_is_both_written_and_executed(set
         "code = ctypes.CDLL(None, use_errno=True).prctl(65, 1, 0, 0, 0)\n"  # PR_SET_MDWE, from Linux 6.3
         f"open({str(tmp_path / 'denied')!r}, 'a').write(str(code))\n"
     )
-    async with running(setup, tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}) as gateway:
+    async with running(setup, tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, whole=True) as gateway:
         assert (await gateway.get("/readyz"))[0] == 200
     if "0" not in (tmp_path / "denied").read_text().replace("-1", ""):
         pytest.skip("this kernel has no PR_SET_MDWE: Linux 6.3 or newer")

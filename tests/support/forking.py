@@ -1,7 +1,7 @@
 """Gateways that are forked, each a process of its own, from one that has imported what `serve` imports: four fifths of a start's CPU.
 
 `gateway.cli.main` runs in them as it does under `python -m gateway`. That whole start is what the tests of workers, of `dev`, of images
-and of wheels go through, and every gateway that is given an environment of its own.
+and of wheels go through.
 
 The process that forks is a child of the one that asks (`Nursery`), and ends with it. Each gateway's parent is a process that waits for it
 alone, and tells first its pid, then how it ended.

@@ -169,20 +169,29 @@ class Gateway:
 
 @contextlib.asynccontextmanager
 async def running(
-    setup: Setup, folder: Path, name: str = "gateway", env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+    setup: Setup,
+    folder: Path,
+    name: str = "gateway",
+    env: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+    *,
+    whole: bool = False,
 ) -> AsyncIterator[Gateway]:
-    """A gateway that is ready, and is gone at the end of the block. `options` are those of `serve`."""
+    """A gateway that is ready, and is gone at the end of the block. `options` are those of `serve`. Where `env` is for Python itself the
+    start must be `whole`, not a fork.
+    """
     port, admin = free_port(), free_port()
     config, log = folder / f"{name}.yaml", folder / f"{name}.log"
     config.write_text(setup.yaml(port, admin))
     arguments = ["serve", "--config", str(config), *options]
     with log.open("wb") as output:
         process: asyncio.subprocess.Process | Forked
-        if env:
-            command, told = (sys.executable, "-m", "gateway", *arguments), {**os.environ, **NO_AUTHORITIES, **env}
+        told = {**os.environ, **NO_AUTHORITIES, **(env or {})}
+        if whole:
+            command = (sys.executable, "-m", "gateway", *arguments)
             process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output, env=told)
         else:
-            process = await nursery().fork(arguments, output, os.environ)
+            process = await nursery().fork(arguments, output, told)
     tls = None if setup.admin_ca is None else ssl.create_default_context(cafile=str(setup.admin_ca))
     gateway = Gateway(port, admin, process, config, log, admin_tls=tls)
     try:
