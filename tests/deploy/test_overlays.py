@@ -227,11 +227,11 @@ def test_a_sentinel_takes_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here: apt-get install curl")
-def test_the_tour_is_true(tmp_path: Path) -> None:
+def test_the_tour_is_true(data_folder: Path, tmp_path: Path) -> None:
     """Every answer is the one that it promises, of the sample under the same routes with shorter times."""
     command = tmp_path / "gateway"
-    with Dev(tmp_path / "data").ready() as dev:
-        command.write_text(f'#!/bin/sh\nset -a\n. {tmp_path}/data/env\nexec {sys.executable} -P -m gateway "$@"\n')
+    with Dev(data_folder).ready() as dev:
+        command.write_text(f'#!/bin/sh\nset -a\n. {data_folder}/env\nexec {sys.executable} -P -m gateway "$@"\n')
         command.chmod(0o755)
         env = {**os.environ, "GATEWAY_COMMAND": str(command)}
         done = subprocess.run([str(FOLDER / "tour"), dev.gateway], env=env, capture_output=True, text=True, check=False)

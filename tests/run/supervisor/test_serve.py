@@ -164,28 +164,27 @@ async def send(url: str, keys: list[str]) -> list[tuple[int, str | None]]:
     return answers
 
 
-async def test_two_workers_are_one_gateway(running: Running, executions: list[str]) -> None:
-    """Keys executed by one worker are replayed by the other, a killed worker is replaced, and its requests stay counted."""
+async def test_two_workers_are_one_gateway(running: Running, config: Path, executions: list[str]) -> None:
+    """Keys executed by one worker are replayed by the other, a killed worker is replaced, and its requests stay counted. They are reloaded
+    as one, and end as one.
+    """
     keys = [f"key-{number}" for number in range(20)]
     assert await send(running.url, keys) == [(201, None)] * 20
     assert await send(running.url, keys) == [(201, "true")] * 20
     assert len(executions) == 20
     await running.counted(execute=20, replay=20)
-    before = workers_of(running.process.pid)
-    assert len(before) == 2
-    os.kill(before[0], signal.SIGKILL)
-    async with asyncio.timeout(PATIENCE):
-        while len(set(workers_of(running.process.pid)) - {before[0]}) < 2:
-            await asyncio.sleep(0.02)
-    await running.ready()
+    assert len(workers_of(running.process.pid)) == 2
+    await kill_one(running)
     assert await send(running.url, keys) == [(201, "true")] * 20
     series = await running.counted(execute=20, replay=40)
     assert value(series, "in_flight", route="charge") == 0
     assert value(series, "worker_restarts_total") == 1
+    await reload_both(running, config)
+    await stop_both(running, config)
 
 
-async def test_reload_and_stop(running: Running, config: Path) -> None:
-    """A reload reaches both workers, a bad file is refused by both, and SIGTERM ends everything with 0."""
+async def reload_both(running: Running, config: Path) -> None:
+    """A reload reaches both workers, a bad file is refused by both."""
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{running.admin}/admin/v1/reload") as response:
             assert response.status == 200
@@ -194,6 +193,10 @@ async def test_reload_and_stop(running: Running, config: Path) -> None:
             assert response.status == 422
             assert all(error.startswith(str(config)) for error in (await response.json())["errors"])
     assert value(await running.metrics(), "config_last_reload_successful") == 0
+
+
+async def stop_both(running: Running, config: Path) -> None:
+    """SIGTERM ends everything with 0. Whatever they had to say was said in the log's format."""
     workers = workers_of(running.process.pid)
     running.process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(PATIENCE):
