@@ -186,10 +186,10 @@ async def running(
     arguments = ["serve", "--config", str(config), *options]
     with log.open("wb") as output:
         process: asyncio.subprocess.Process | Forked
-        told = {**os.environ, **NO_AUTHORITIES, **(env or {})}
+        told = {**os.environ, **(env or {})}
         if whole:
             command = (sys.executable, "-m", "gateway", *arguments)
-            process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output, env=told)
+            process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output, env={**NO_AUTHORITIES, **told})
         else:
             process = await nursery().fork(arguments, output, told)
     tls = None if setup.admin_ca is None else ssl.create_default_context(cafile=str(setup.admin_ca))
