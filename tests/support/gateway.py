@@ -189,7 +189,7 @@ async def running(
         told = {**os.environ, **(env or {})}
         if whole:
             command = (sys.executable, "-m", "gateway", *arguments)
-            process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output, env={**NO_AUTHORITIES, **told})
+            process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output, env={**told, **NO_AUTHORITIES})
         else:
             process = await nursery().fork(arguments, output, told)
     tls = None if setup.admin_ca is None else ssl.create_default_context(cafile=str(setup.admin_ca))
