@@ -94,4 +94,4 @@ def _kustomized(folder: Path) -> tuple[Object, ...]:
 
 
 def _documents(text: str) -> Iterator[Object]:
-    yield from (document for document in yaml.safe_load_all(text) if document)
+    yield from (document for document in yaml.load_all(text, yaml.CSafeLoader) if document)

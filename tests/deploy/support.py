@@ -62,7 +62,7 @@ def filled(text: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
     def fill(found: re.Match[str]) -> str:
         return values.get(found["name"]) or found["default"]
 
-    document: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{(?P<name>[A-Z_]+):-(?P<default>[^}]*)\}", fill, text))
+    document: dict[str, Any] = yaml.load(re.sub(r"\$\{(?P<name>[A-Z_]+):-(?P<default>[^}]*)\}", fill, text), yaml.CSafeLoader)
     return document
 
 

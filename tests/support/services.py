@@ -1,13 +1,14 @@
 """Real Postgres and Redis servers for a test session: started at first use, stopped together."""
 
 import asyncio
+import functools
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,8 @@ class Services:
     postgres_servers: dict[str, PostgresServer] = field(default_factory=dict)
     redis_servers: dict[str, RedisServer] = field(default_factory=dict)
     templates: dict[str, str] = field(default_factory=dict)
+    connections: dict[str, "asyncpg.Connection[asyncpg.Record]"] = field(default_factory=dict)
+    """To each Postgres server, for what is done around tests."""
     databases: int = 0
 
     def postgres(self, variant: str = WHEEL) -> PostgresServer:
@@ -115,9 +118,11 @@ class Services:
         return self._create(server, self.templates[server.dsn])
 
     def drop_database(self, server: PostgresServer, dsn: str) -> None:
-        execute(server.dsn, f'DROP DATABASE IF EXISTS "{urlsplit(dsn).path[1:]}" WITH (FORCE)')
+        self._execute(server, f'DROP DATABASE IF EXISTS "{urlsplit(dsn).path[1:]}" WITH (FORCE)')
 
     def stop(self) -> None:
+        for connection in self.connections.values():
+            run(connection.close)
         for redis in self.redis_servers.values():
             redis.stop()
         for postgres in self.postgres_servers.values():
@@ -128,8 +133,16 @@ class Services:
         self.databases += 1
         name = f"test_{self.databases}"
         # By copying files: half the CPU of copying through the log, page by page. A checkpoint is nothing here.
-        execute(server.dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        self._execute(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return server.dsn.rpartition("/")[0] + "/" + name
+
+    def _execute(self, server: PostgresServer, statement: str) -> None:
+        async def work() -> None:
+            if server.dsn not in self.connections or self.connections[server.dsn].is_closed():
+                self.connections[server.dsn] = await asyncpg.connect(server.dsn, timeout=10)
+            await self.connections[server.dsn].execute(statement)
+
+        run(work)
 
 
 def remove_data(root: Path) -> None:
@@ -142,8 +155,15 @@ def remove_data(root: Path) -> None:
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end from synchronous code, whether or not this thread has an event loop."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(work())).result()
+    return asyncio.run_coroutine_threadsafe(work(), _loop()).result()
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop of a thread that ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="around tests", daemon=True).start()
+    return loop
 
 
 def execute(dsn: str, statement: str) -> None:

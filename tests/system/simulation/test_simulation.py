@@ -15,6 +15,17 @@ SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "1000"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
 ONE_SEED = "SIMULATION_SEED" in os.environ
 MUTANT_SCHEDULES = 2500
+FOUND = {
+    "sweeps lapsed leases to free": 61,
+    "completes without looking at the owner": 263,
+    "sends without the fence": 130,
+    "goes on after a lost reply, and releases": 33,
+    "writes Redis before the commit": 33,
+    "replays from memory before the commit": 133,
+    "lets a superseded token complete": 728,
+    "frees a key that was promised": 382,
+}
+"""The seed that found a mutant last, of those that take many: it is tried first."""
 
 REACHED = (
     *("execute", "execute_retry", "replay", "replay_without_body", "in_progress", "key_misuse", "unknown", "gone", "store_unavailable"),
@@ -56,7 +67,7 @@ def test_a_seed_is_one_schedule(seed: int) -> None:
 @pytest.mark.parametrize("broken", MUTANTS)
 def test_a_broken_rule_is_found_out(broken: str) -> None:
     """Every gateway with one rule broken fails within the schedules that the real one passes."""
-    for seed in range(MUTANT_SCHEDULES):
+    for seed in (FOUND.get(broken, 0), *range(MUTANT_SCHEDULES)):
         if simulate(seed, MUTANTS[broken]).violation is not None:
             return
     pytest.fail(f"a gateway that {broken} passed {MUTANT_SCHEDULES} schedules")
