@@ -51,7 +51,7 @@ def participants(config: Config) -> list[Participant]:
 
 
 def guarded(config: Config) -> Iterator[Policy]:
-    """The policies of the guarded routes."""
+    """The policies of the guarded routes, once."""
     return (route.policy for route in config.routes if route.policy is not None)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.config import Config
+from gateway.core.principal_source import JwksUrl, JwtPrincipal
 from gateway.core.trace_context import Sampling
 from gateway.http.limits import ClientLimits
 from gateway.http.response import Patience
@@ -19,7 +20,10 @@ from gateway.upstream import Balancer
 
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
     """The identifier of callers. Raises `PrincipalError`."""
-    return Identifier(guarded(config), upstreams, SystemClock(), tls=client_context(None), before=before)
+    policies = tuple(guarded(config))
+    # To load the system's authorities takes as long as all else of a start: they are for addresses of keys alone.
+    asks = any(isinstance(source, JwtPrincipal) and isinstance(source.keys, JwksUrl) for policy in policies for source in policy.principal)
+    return Identifier(policies, upstreams, SystemClock(), tls=client_context(None) if asks else None, before=before)
 
 
 def make_map(config: Config, upstreams: Mapping[str, Balancer], identifier: Identifier, before: Routing | None = None) -> Routing:
