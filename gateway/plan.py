@@ -345,37 +345,46 @@ def _body_key_finder(policy: Policy) -> FindKeyInBody:
 def _scope_finder(policy: Policy, secret: bytes) -> FindScope:
     names = principal_headers(policy.principal)
     find = partial(find_scope, scope=policy.scope, principal=names, secret=secret)
+    if not names:
+        scope = find(Fields(()))
+        return lambda _: scope
     return _RememberedScopes(find, wire_name(names[0])) if len(names) == 1 else find
 
 
 class _RememberedScopes:
-    """Finds scopes by the one field that tells the caller, and remembers those of the last callers. Lasts as long as its plan, so that a
-    reload forgets all. A credential is held in memory for it: few of them, and none that is long.
+    """Finds scopes by the one field that tells the caller, and remembers those of the last callers: at least those whose values and scopes
+    fit into `_ROOM` bytes, at most twice as many. Lasts as long as its plan, so that a reload forgets all. A credential is held in memory
+    for it.
     """
 
-    __slots__ = ("_find", "_known", "_name")
+    __slots__ = ("_before", "_find", "_held", "_known", "_name")
 
     def __init__(self, find: FindScope, name: bytes) -> None:
         self._find = find
         self._name = name
         self._known: dict[bytes, ScopeFound] = {}
+        self._before: dict[bytes, ScopeFound] = {}
+        self._held = 0  # bytes of what is known, without those before
 
     def __call__(self, fields: Fields) -> ScopeFound:
         value = fields.single(self._name)
         if value is None:
             return self._find(fields)
-        scope = self._known.get(value)
-        if scope is None:
-            scope = self._find(fields)
-            if len(value) <= _REMEMBERED_LONGEST:
-                if len(self._known) >= _REMEMBERED:
-                    self._known.clear()
-                self._known[value] = scope
+        return self._known.get(value) or self._keep(value, self._before.get(value) or self._find(fields))
+
+    def _keep(self, value: bytes, scope: ScopeFound) -> ScopeFound:
+        if len(value) <= _LONGEST:
+            if self._held > _ROOM:
+                self._known, self._before, self._held = {}, self._known, 0
+            self._known[value] = scope
+            self._held += len(value) + _SCOPE_COST
         return scope
 
 
-_REMEMBERED = 512
-_REMEMBERED_LONGEST = 2048
+_ROOM = 512 * 1024
+_LONGEST = 2048
+_SCOPE_COST = 300
+"""Bytes of a scope and of its places in both."""
 
 
 def _key_carrier(policy: Policy, secret: bytes) -> CarryKey:

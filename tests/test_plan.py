@@ -1,17 +1,21 @@
 """Plans: what a route does not use is not there, and a reload keeps what must be kept."""
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway import plan
 from gateway.core.decision import Responded, settle
+from gateway.core.headers import Fields
 from gateway.core.hints import Hint
 from gateway.core.key_policy import BodyKey, FormKey, ForwardKey, HeaderKey, KeyPolicy, QueryKey
 from gateway.core.policy import Mode, OnUnknown, Participate, Policy, Route
 from gateway.core.principal_source import BasicPrincipal, HeaderPrincipal
 from gateway.core.reconcile.policy import Reconcile
+from gateway.core.scope import find_scope
 from gateway.plan import GuardPlan, RoutePlan, make_plans
 from tests.support.requests import NoUpstream, plan_of
 
@@ -34,13 +38,13 @@ def guard_of(plans: dict[str, RoutePlan]) -> GuardPlan:
 
 def test_a_plain_route_uses_nothing() -> None:
     """A feature that a route does not use has no part in its plan: it cannot cost anything."""
-    plan = plan_of(POLICY)
-    assert plan.find_key is not None
-    assert plan.find_scope is not None
-    assert (plan.find_key_in_body, plan.carry_key, plan.duplicates) == (None, None, None)
-    assert (plan.changes_body, plan.captures, plan.seals, plan.marks, plan.observes) == (False,) * 5
-    assert (plan.pointers, plan.removed) == ((), frozenset())
-    assert (plan.takes_part, plan.co_commits, plan.terms.co_commits) == (False,) * 3
+    plain = plan_of(POLICY)
+    assert plain.find_key is not None
+    assert plain.find_scope is not None
+    assert (plain.find_key_in_body, plain.carry_key, plain.duplicates) == (None, None, None)
+    assert (plain.changes_body, plain.captures, plain.seals, plain.marks, plain.observes) == (False,) * 5
+    assert (plain.pointers, plain.removed) == ((), frozenset())
+    assert (plain.takes_part, plain.co_commits, plain.terms.co_commits) == (False,) * 3
 
 
 @pytest.mark.parametrize(
@@ -83,6 +87,31 @@ def test_a_reload_keeps_what_was_seen_of_equal_requests() -> None:
     assert guard_of(plans_of(replace(watching, lease=7.0), first)).duplicates is guard_of(first).duplicates
     assert guard_of(plans_of(replace(watching, duplicates=6.0), first)).duplicates is not guard_of(first).duplicates
     assert guard_of(plans_of(POLICY, first)).duplicates is None
+
+
+@given(st.lists(st.binary(max_size=3), max_size=300))
+def test_a_caller_that_is_remembered_has_its_own_scope(values: list[bytes]) -> None:
+    """Whoever came meanwhile, and however few are remembered: what is found is what the pure rule says."""
+    find = guard_of(plans_of(POLICY)).find_scope
+    assert find is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_ROOM", 2000)
+        for value in values:
+            fields = Fields(((b"Authorization", value),))
+            assert find(fields) == find_scope(fields, "payments", ("Authorization",), b"")
+
+
+def test_callers_that_are_remembered_take_little_room() -> None:
+    """However many there are, and however long their credentials."""
+    find = guard_of(plans_of(POLICY)).find_scope
+    assert find is not None
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            find(Fields(((b"Authorization", b"%0*d" % (1 + number % 2500, number)),)))
+        assert tracemalloc.get_traced_memory()[0] < 2 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_route_beside_a_guarded_one_has_its_judge() -> None:

@@ -113,10 +113,13 @@ VARY = frozenset(
         b"x-envoy-upstream-service-time",
         b"x-runtime",
         b"x-response-time",
+        b"authorization",
+        b"cookie",
+        b"x-api-key",
     }
 )
-"""Fields whose values differ from message to message of one sender: of the others nearly all are the same (`gateway.core.head_shapes`). The
-fields in which a route looks for its key come to them.
+"""Fields whose values differ from message to message, or from sender to sender: of the others nearly all are the same
+(`gateway.core.head_shapes`). The fields in which a route looks for its key, or for who asks, come to them.
 """
 
 SELECTING = frozenset(

@@ -24,9 +24,12 @@ MOST_LINES = 48
 ROOM = 4 * 1024 * 1024
 """Bytes that all heads of a listener may take."""
 
-_CUTS = 8
+_CUTS = 16
 _CUT_COST = 600
 """For so many lengths of its values it is remembered where they stand in a head of one shape, in so many bytes each."""
+
+_STRANGE = 64
+"""After so many heads with values of other lengths, those take the place of the ones that are known."""
 
 _GLANCES = 4096
 _PATIENT = 32
@@ -50,16 +53,18 @@ _PLAIN = re.compile(rb"[ -~]*").fullmatch
 
 class Remembered(Generic[S]):
     """One shape. `known` is what is known of it, `between` what stands around its values, `cost` the bytes that it may take, `used` whether
-    it was asked for since the last clearance.
+    it was asked for since the last clearance. `cuts` are the numbers of those that are known, by lengths, and `strange` says how many heads
+    had others since they were all found.
     """
 
-    __slots__ = ("between", "cost", "cuts", "known", "used")
+    __slots__ = ("between", "cost", "cuts", "known", "strange", "used")
 
     def __init__(self, known: S, shape: Shape, cost: int) -> None:
         self.known = known
         self.between = (*[before + name for before, name in zip(shape[:-1:2], shape[1::2], strict=True)], shape[-1])
         self.cost = cost
         self.cuts: dict[tuple[int, ...], int] = {}
+        self.strange = 0
         self.used = True
 
 
@@ -182,6 +187,9 @@ class HeadShapes(Generic[S]):
         number = of.cuts.get(lengths)
         if number is None:
             if len(of.cuts) >= _CUTS:
+                of.strange += 1
+                if of.strange <= _STRANGE:
+                    return 0
                 self._drop_cuts(of)
             if self._held + _CUT_COST > self._room:
                 return 0
@@ -199,6 +207,7 @@ class HeadShapes(Generic[S]):
             del self._cuts[number]
         self._held -= _CUT_COST * len(of.cuts)
         of.cuts.clear()
+        of.strange = 0
 
     def _has_room(self, cost: int) -> bool:
         if self._held + cost <= self._room:

@@ -115,7 +115,7 @@ def key_digest(secret: bytes, scope_id: str, key: str) -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _logged_scope(secret: bytes, scope_id: str) -> hashlib.blake2b:
     """A hash that has taken in the first of two parts, as `length_prefixed` encodes it."""
     return hashlib.blake2b(length_prefixed([scope_id.encode()]), key=_subkey(secret, b"log/1"), digest_size=8)

@@ -150,12 +150,9 @@ def _judge_head(call: Call, guard: GuardPlan) -> Missing | Unkeyed | Reply | Non
         call.sent_key = key
     if guard.find_scope is None:
         return Missing.PRINCIPAL if guard.asks else _identify_now(call)
-    known = call.known
-    scope = guard.find_scope(call.fields) if known is None or known.scope is None else known.scope
+    scope = guard.find_scope(call.fields)
     if isinstance(scope, PrincipalMissing):
         return principal_missing(scope)
-    if known is not None and known.scope is None and known.tells_scope:
-        known.scope = scope
     if guard.policy.keeps_principal:
         call.principal = told_by_fields(call.fields, guard.policy)
     call.scope = scope

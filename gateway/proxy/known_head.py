@@ -9,9 +9,7 @@ from typing import NamedTuple
 from gateway.core.fingerprint import ReadHead
 from gateway.core.forwarded import for_value
 from gateway.core.headers import Fields, Forwarding, Hop, to_upstream
-from gateway.core.principal_source import principal_headers
 from gateway.core.routes import Match
-from gateway.core.scope import Scope
 from gateway.http.request_shapes import RequestShape
 from gateway.plan import RoutePlan
 from gateway.proxy.routing import Routing
@@ -43,8 +41,8 @@ class Template(NamedTuple):
 
 class KnownHead:
     """A plain head that was judged, found its route, and is not refused there. `routing` is the route map by which that was so: under
-    another it is judged anew. `has_lines`: what the hop tells of a client has a place in a template. `scope` is the caller's, once it was
-    found by fields that do not vary; `under` and `may_mislead` are what `gateway.proxy.elsewhere` has found out.
+    another it is judged anew. `has_lines`: what the hop tells of a client has a place in a template. `under` and
+    `may_mislead` are what `gateway.proxy.elsewhere` has found out.
     """
 
     __slots__ = (
@@ -56,8 +54,6 @@ class KnownHead:
         "plan",
         "read_head",
         "routing",
-        "scope",
-        "tells_scope",
         "under",
     )
 
@@ -65,12 +61,9 @@ class KnownHead:
         guard = plan.guard
         self.routing = routing
         self.plan = plan
-        self.scope: Scope | None = None
         self.read_head: ReadHead | None = None
         self.under: Sequence[Match] | None = None
         self.may_mislead: bool | None = None
-        names = () if guard is None else principal_headers(guard.policy.principal)
-        self.tells_scope = not any(name.lower().encode() in shape.varies for name in names)
         self._counts = guard is None or any(guard.fingerprinter.head_reader.counts(name) for name in shape.varies)
         self.has_lines = routing.edge.forwarding in _TOLD
         self._shape = shape

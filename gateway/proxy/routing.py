@@ -10,6 +10,7 @@ from gateway.core.headers import Forwarding
 from gateway.core.key_policy import QueryKey
 from gateway.core.memo import Memo
 from gateway.core.policy import Route
+from gateway.core.principal_source import principal_headers
 from gateway.core.reach import Servers
 from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
 from gateway.core.trace_context import Sampling
@@ -76,6 +77,12 @@ def key_fields(routes: Iterable[Route]) -> frozenset[bytes]:
     """The lower-case names of all fields that hold a key on some route."""
     policies = [route.policy for route in routes if route.policy is not None]
     return frozenset(name.lower().encode() for policy in policies for name in policy.key.headers)
+
+
+def varying_fields(routes: Iterable[Route]) -> frozenset[bytes]:
+    """The lower-case names of the fields whose values differ from request to request on some route, or from caller to caller."""
+    policies = [route.policy for route in routes if route.policy is not None]
+    return key_fields(routes).union([name.lower().encode() for policy in policies for name in principal_headers(policy.principal)])
 
 
 def make_routing(

@@ -6,6 +6,7 @@ import pytest
 
 from tests.proxy.house import TENANT_A, TENANT_B, House, fresh, post, refusal, replayed
 from tests.support.client import Answer, Client
+from tests.support.upstream import Exchange
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -13,6 +14,7 @@ ROUTES = """
   - {id: pay, path: /pay, upstream: payments, methods: [POST], idempotency: {}}
   - {id: dated, path: /dated, upstream: payments, idempotency: {fingerprint: {headers: [Date]}}}
   - {id: whose, path: /whose, upstream: payments, idempotency: {principal: [{header: X-Correlation-Id}]}}
+  - {id: bearer, path: /bearer, upstream: payments, idempotency: {principal: [{header: Authorization}]}}
   - {id: named, path: /named, upstream: payments, idempotency: {key: {header: X-Order, max_length: 20}}}
   - {id: optional, path: /optional, upstream: payments, idempotency: {key: {required: false}, status_fields: true}}
   - {id: derived, path: /derived, upstream: payments, idempotency: {forward_key: derived}}
@@ -105,6 +107,39 @@ async def test_a_caller_whose_field_varies_is_found_anew_each_time(house: House)
                 answer = await client.request(post(b"/whose", key, more=(b"X-Correlation-Id: " + caller,)))
                 assert (answer.status, replayed(answer)) == (201, again)
     assert len(house.seen) == TIMES
+
+
+async def test_callers_with_tokens_of_their_own_are_told_apart(house: House) -> None:
+    """`Authorization` varies from caller to caller, so that their heads have one shape. Each has the answers to its own keys, more callers
+    than positions of values are remembered for."""
+    key, tokens = fresh(), [b"Bearer " + b"t" * number for number in range(1, 40)]
+    for again in (False, True):
+        async with await Client.connect(house.gateway.port) as client:
+            for token in tokens:
+                answer = await client.request(post(b"/bearer", key, more=(b"Authorization: " + token,)))
+                assert (answer.status, replayed(answer)) == (201, again)
+                assert house.seen[tokens.index(token)].value("Authorization") == token
+    assert len(house.seen) == len(tokens)
+    for line in (), (b"Authorization:",), (b"Authorization: Bearer t", b"Authorization: Bearer tt"):
+        assert refusal(await house.ask(b"/bearer", key, more=line))[1] == "principal-missing", line
+
+
+@pytest.mark.parametrize("path", [b"/bearer", b"/free"])
+async def test_a_scheme_that_binds_its_connection_does_so_behind_others(house: House, path: bytes) -> None:
+    """NTLM takes all that comes on one connection for the same caller's: what it came on is used for no other request."""
+    peers: list[object] = []
+
+    async def noted(exchange: Exchange) -> None:
+        peers.append(exchange.writer.get_extra_info("peername"))
+        await exchange.answer()
+
+    house.upstream.behave = noted
+    schemes = [*[b"Bearer %d" % number for number in range(TIMES)], b"NTLM TlRMTVNTUAAD", b"Bearer after"]
+    async with await Client.connect(house.gateway.port) as client:
+        for scheme in schemes:
+            assert (await client.request(post(path, fresh(), more=(b"Authorization: " + scheme,)))).status == 201
+    assert len(set(peers[:-1])) == 1
+    assert peers[-1] != peers[-2]
 
 
 async def test_a_field_that_varies_and_counts_is_read_each_time(house: House) -> None:

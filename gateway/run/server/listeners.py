@@ -16,7 +16,7 @@ from gateway.http.problem import ProblemWriter
 from gateway.http.request_cycle import Handler
 from gateway.observe.observer import MetricsObserver
 from gateway.ports import Memory
-from gateway.proxy.routing import key_fields
+from gateway.proxy.routing import varying_fields
 from gateway.run.server.sockets import listen
 
 BACKLOG = 2048
@@ -69,7 +69,7 @@ class Listeners:
     def reconfigure(self, config: Config, limits: ClientLimits, trusts: Callable[[str], bool]) -> None:
         """Use other limits for new connections, and expect the keys of other routes."""
         for _, connections in (*self._open, *self._last):
-            connections.reconfigure(limits, trusts, key_fields(config.routes))
+            connections.reconfigure(limits, trusts, varying_fields(config.routes))
 
     def close(self) -> None:
         """Accept no more, but at those that serve until the end."""
@@ -118,7 +118,7 @@ async def open_listeners(
     opened: list[Open] = []
     try:
         for address, handler, context in (*handlers, *last):
-            problems, varying = ProblemWriter(config.problem_base), key_fields(config.routes)
+            problems, varying = ProblemWriter(config.problem_base), varying_fields(config.routes)
             connections = ProxyServer(handler, problems, limits, observer.refused_client, trusts, memory=memory, varying=varying)
             sock = listen(address, shared=shared)
             opened.append((await _serve(sock, address, connections, context, config.client.header_timeout), connections))
