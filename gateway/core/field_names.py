@@ -70,8 +70,14 @@ ALWAYS_KEPT = frozenset({b"authorization", b"host", b"content-type", b"content-e
 one (RFC 8470 section 5.1).
 """
 
-STEER = HOP_BY_HOP | FORWARDED | frozenset({b"host", b"expect", b"via", b"max-forwards", b"content-type", b"content-encoding"})
-"""Fields that say how a message is read, what a hop does with it, or for whom it came. They are never among those that `VARY`."""
+CLIENT_ADDRESSES = frozenset({b"x-forwarded-for", b"x-real-ip"})
+"""Those of the forwarded family that go on as they stand, or not at all, whatever they say."""
+
+_ONE_BY_ONE = frozenset({b"host", b"expect", b"via", b"max-forwards", b"content-type", b"content-encoding"})
+STEER = (HOP_BY_HOP | FORWARDED | _ONE_BY_ONE) - CLIENT_ADDRESSES
+"""Fields that say how a message is read, what a hop does with it, or for whom it came. They are never among those that `VARY`, and neither
+is another field of the forwarded family.
+"""
 
 VARY = frozenset(
     {
@@ -116,9 +122,15 @@ VARY = frozenset(
         b"authorization",
         b"cookie",
         b"x-api-key",
+        b"x-forwarded-for",
+        b"x-real-ip",
+        b"true-client-ip",
+        b"cf-connecting-ip",
+        b"cf-ray",
+        b"x-request-start",
     }
 )
-"""Fields whose values differ from message to message, or from sender to sender: of the others nearly all are the same
+"""Fields whose values differ from message to message, or from client to client: of the others nearly all are the same
 (`gateway.core.head_shapes`). The fields in which a route looks for its key, or for who asks, come to them.
 """
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Collection, Sequence
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from gateway.core.field_names import FORWARDED_FAMILIES, STEER
+from gateway.core.field_names import CLIENT_ADDRESSES, FORWARDED_FAMILIES, STEER
 from gateway.core.memo import Memo
 
 LONGEST = 2048
@@ -119,7 +119,8 @@ class HeadShapes(Generic[S]):
 
     def vary(self, varying: Collection[bytes]) -> None:
         """From now on these fields vary. All shapes are forgotten."""
-        self._names = frozenset([name for name in varying if name not in STEER and not name.startswith(FORWARDED_FAMILIES)])
+        families = [name for name in varying if name.startswith(FORWARDED_FAMILIES) and name not in CLIENT_ADDRESSES]
+        self._names = frozenset(varying) - STEER - frozenset(families)
         self._split = re.compile(rb"(\r\n%b:[ \t]*)([!-~](?:[ -~]*[!-~])?)(?=\r\n)" % any_of(self._names)).split
         self._shapes.clear()
         self._cuts.clear()

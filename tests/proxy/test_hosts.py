@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.proxy.house import House, Plan, fresh, refusal, replayed
-from tests.support.client import Answer, ask
+from tests.proxy.house import House, Plan, fresh, post, refusal, replayed
+from tests.support.client import Answer, Client, ask
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,3 +68,17 @@ async def test_what_a_trusted_proxy_says_counts_and_routes_nothing(house: House,
     assert (first.status, refusal(other), replayed(again)) == (201, (422, "key-reused"), True)
     assert len(house.seen) == 1
     assert (await send(house, b"other.test", None, b"/pay", field % b"a.test")).status == 201
+
+
+@pytest.mark.parametrize("target", [b"/pay", b"/free"])
+async def test_each_client_behind_a_balancer_is_told_of_by_its_own_address(house: House, target: bytes) -> None:
+    """Addresses differ from request to request, on one connection: each reaches the upstream with its own, and its log line."""
+    addresses = [b"203.0.113.%d" % number for number in (7, 8, 77, 78, 9, 177, 178)]
+    async with await Client.connect(house.gateway.port) as client:
+        for address in (*addresses, b"spoofed, 203.0.113.5", b"2001:db8::1"):
+            more = (b"X-Forwarded-For: " + address, b"X-Real-IP: " + address)
+            answer = await client.request(post(target, fresh(), more=more))
+            assert answer.status == 201
+            assert house.last.value("X-Forwarded-For") == address + b", 127.0.0.1"
+            assert house.last.value("X-Real-IP") == address
+            assert (await house.line(answer))["client"] == address.rpartition(b" ")[2].decode()

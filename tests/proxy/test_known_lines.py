@@ -16,7 +16,7 @@ from gateway.proxy.routing import Edge, make_routing
 
 ROUTING = make_routing((Route("free", "/", "payments"),), {"payments": cast("Upstream", None)}, b"", (), Edge())
 NAMES = st.sampled_from(
-    [b"Accept", b"traceparent", b"Date", b"Cookie", b"Connection", b"X-Forwarded-For", b"Authorization", b"X-Request-Id"]
+    [b"Accept", b"traceparent", b"Date", b"Cookie", b"Connection", b"X-Forwarded-For", b"X-Real-IP", b"Authorization", b"X-Request-Id"]
 )
 VALUES = st.sampled_from([b"a", b"%b", b"100%", b"date", b"close", b"x, traceparent", b"7", b"\\0"])
 GATEWAYS = st.builds(
@@ -34,7 +34,7 @@ CLIENTS = st.fixed_dictionaries(
         "request_id": st.from_regex(rb"[A-Za-z0-9._-]{1,20}", fullmatch=True),
     }
 )
-VARIES = frozenset({b"date", b"traceparent", b"x-request-id"})
+VARIES = frozenset({b"date", b"traceparent", b"x-request-id", b"x-forwarded-for", b"x-real-ip", b"authorization"})
 
 
 @given(
