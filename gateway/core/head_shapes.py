@@ -85,9 +85,10 @@ class HeadShapes(Generic[S]):
     A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. While there is no room, none is,
     and those that are known stay: others do not drive them out, and where more callers come than there is room for, what is not known costs
     hardly more than without all this. Heads hold credentials, which stay in memory until their shape makes room, or the fields that vary
-    change.
+    change. `uses`: in how many ways what is known of a shape is made use of at most.
     """
 
+    uses = 1
     __slots__ = (
         "_cuts",
         "_glances",
@@ -156,11 +157,11 @@ class HeadShapes(Generic[S]):
         if seen not in self._glances:
             self._glances.keep(seen, None)
             return None
-        return missed[1:] if self._has_room(_cost(head, lines)) else None
+        return missed[1:] if self._has_room(self._cost(head, lines)) else None
 
     def keep(self, shape: Shape, known: S, head: bytes, lines: int) -> None:
         """Remember what was found out of the heads of a shape."""
-        remembered = self._shapes[shape] = Remembered(known, shape, _cost(head, lines))
+        remembered = self._shapes[shape] = Remembered(known, shape, self._cost(head, lines))
         self._held += remembered.cost
         self._unknown = self._rest = 0
 
@@ -210,6 +211,12 @@ class HeadShapes(Generic[S]):
         of.cuts.clear()
         of.strange = 0
 
+    def _cost(self, head: bytes, lines: int) -> int:
+        """Bytes that a shape takes: its parts, its fields by name, what is found out of it, and what the upstream gets of it in each use.
+        Measured, and more.
+        """
+        return (5 + self.uses) * len(head) + 300 * lines + 2000 + 500 * self.uses
+
     def _has_room(self, cost: int) -> bool:
         if self._held + cost <= self._room:
             return True
@@ -227,11 +234,6 @@ class HeadShapes(Generic[S]):
                 del self._shapes[shape]
                 self._held -= remembered.cost
             remembered.used = False
-
-
-def _cost(head: bytes, lines: int) -> int:
-    """Bytes that a shape takes: its parts, its fields by name, what is found out of it, and what the upstream gets. Measured, and more."""
-    return 6 * len(head) + 300 * lines + 2500
 
 
 def length_of(digits: bytes) -> int | None:

@@ -286,10 +286,10 @@ class ClientConnection(RequestCycle):
         if self._wire is not None:
             self._wire.abort()
 
-    def _handed_over(self, head: HeadParser | RequestShape, fields: Fields, body: RequestBody) -> None:
+    def _handed_over(self, head: HeadParser | RequestShape, method: str, target: bytes, fields: Fields, body: RequestBody) -> None:
         self._asked = True
         shape = head if isinstance(head, RequestShape) else None
-        request = self._make(self, head.method, head.target, head.version, fields, body, head.keep_alive, shape)
+        request = self._make(self, method, target, head.version, fields, body, head.keep_alive, shape)
         self._take_answer(request, self._answer, request)
 
     # ---- its beginning

@@ -137,7 +137,7 @@ class Intake(asyncio.Protocol):
 
     # ---- for the writing half
 
-    def _handed_over(self, head: HeadParser | RequestShape, fields: Fields, body: RequestBody) -> None:
+    def _handed_over(self, head: HeadParser | RequestShape, method: str, target: bytes, fields: Fields, body: RequestBody) -> None:
         """A request has come in."""
         raise NotImplementedError
 
@@ -186,8 +186,8 @@ class Intake(asyncio.Protocol):
         piece = data[:cut] if cut else data
         if not begun:
             if 0 < cut <= self._max_header_size and (read := self._shapes.read(piece, self._max_headers, self._ticket)) is not None:
-                shape, fields, length, self._ticket = read
-                return self._hand_over(shape, fields, length, data[cut:])
+                shape, method, target, fields, length, self._ticket = read
+                return self._hand_over(shape, method, target, fields, length, data[cut:])
             self._parser = HeadParser(self._max_headers)
         self._head += len(piece)
         try:
@@ -212,7 +212,7 @@ class Intake(asyncio.Protocol):
         assert head is not None
         if not begun:
             self._shapes.learn(piece, head)
-        return self._hand_over(head, head.fields, head.length, data)
+        return self._hand_over(head, head.method, head.target, head.fields, head.length, data)
 
     def _parse(self, piece: bytes, *, begun: bool, whole: bool) -> bool:
         """Give the parser more of a head, now or later. Whether that is `whole`; raises what is wrong with it."""
@@ -246,7 +246,7 @@ class Intake(asyncio.Protocol):
         self._line = line if end < 0 else None
         return end < 0 or b" HTTP/" in line
 
-    def _hand_over(self, head: HeadParser | RequestShape, fields: Fields, length: int, data: bytes) -> bytes:
+    def _hand_over(self, head: HeadParser | RequestShape, method: str, target: bytes, fields: Fields, length: int, data: bytes) -> bytes:
         """A head is whole. `data` is what came behind it; returns what of it is not of this request."""
         if self._head > EAGER:
             self._unfinished.parsed(self._head)
@@ -261,7 +261,7 @@ class Intake(asyncio.Protocol):
             body = self._incoming = IncomingBody(self._read_on)
             if data:
                 data = self._take_body(self._incoming, data)
-        self._handed_over(head, fields, body)
+        self._handed_over(head, method, target, fields, body)
         return data
 
     # ---- bodies

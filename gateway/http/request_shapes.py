@@ -1,23 +1,29 @@
 """Request heads that a parser need not read again, since one of their shape was read before (`gateway.core.head_shapes`)."""
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.core.head_shapes import HeadShapes, length_of
 from gateway.core.headers import Fields
 from gateway.http.head_parser import HeadParser
 
 _LENGTH = b"content-length"
+_VERSION = b" HTTP/1.1"
+_METHODS = {name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")}
+_TARGET = re.compile(rb"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*").fullmatch
+"""What the parser takes for a request line whatever comes behind it."""
 
 
 class RequestShape:
-    """What request heads of one shape have in common, as `HeadParser` has it. None of them is chunked or asks for another protocol.
+    """What request heads of one shape have in common, as `HeadParser` has it: all but methods and targets. None of them is chunked or asks
+    for another protocol.
 
     `count` is the number of their field lines. `varies` are the lower-case names of those whose values differ. `known` is the handler's:
     what it found out that holds for all of them; None at first.
     """
 
-    __slots__ = ("_length", "_spelled", "_steady", "_varying", "count", "keep_alive", "known", "method", "target", "varies", "version")
+    __slots__ = ("_length", "_spelled", "_steady", "_varying", "count", "keep_alive", "known", "varies", "version")
 
     upgrade = False
     chunked = False
@@ -25,8 +31,6 @@ class RequestShape:
     def __init__(self, head: HeadParser, places: list[int]) -> None:
         """Of a head in which the values at these `places` vary."""
         lines = head.fields.lines
-        self.method = head.method
-        self.target = head.target
         self.version = head.version
         self.keep_alive = head.keep_alive
         self.count = len(lines)
@@ -51,28 +55,42 @@ class RequestShape:
         return Fields.spelled(self._spelled, first), length
 
 
+class ReadRequest(NamedTuple):
+    """A request's head, read by its shape. `length` is that of its body. `ticket` is for the next head on its connection."""
+
+    shape: RequestShape
+    method: str
+    target: bytes
+    fields: Fields
+    length: int
+    ticket: int
+
+
 class RequestShapes(HeadShapes[RequestShape]):
-    """The shapes of a listener's requests."""
+    """The shapes of a listener's requests: what stands behind the target, since targets have ids in them."""
 
     __slots__ = ()
+    uses = 16
 
-    def read(self, head: bytes, most: int, ticket: int) -> tuple[RequestShape, Fields, int, int] | None:
-        """A head of at most `most` field lines, with its closing empty line: its shape, its fields, the length of its body, and the ticket
-        for the next one on its connection. `ticket` is that of the one before. None: only a parser can tell.
+    def read(self, head: bytes, most: int, ticket: int) -> ReadRequest | None:
+        """A head of at most `most` field lines, with its closing empty line. `ticket` is that of the one before. None: only a parser can
+        tell.
         """
-        found = self.find(head, ticket)
-        if found is None:
+        start, _, rest = head.partition(_VERSION)
+        name, _, target = start.partition(b" ")
+        method = _METHODS.get(name)
+        if method is None or _TARGET(target) is None or (found := self.find(rest, ticket)) is None:
             return None
         shape, values, ticket = found
         read = shape.read(values) if shape.count <= most else None
-        return None if read is None else (shape, *read, ticket)
+        return None if read is None else ReadRequest(shape, method, target, *read, ticket)
 
     def learn(self, head: bytes, parser: HeadParser) -> None:
         """A parser has read this head, which `read` could not. It is remembered if it comes again, and was read as simply."""
-        lines = parser.fields.lines
-        if parser.chunked or parser.upgrade or parser.fields.repeated or (glanced := self.glance(head, len(lines))) is None:
+        lines, rest = parser.fields.lines, head.partition(_VERSION)[2]
+        if parser.chunked or parser.upgrade or parser.fields.repeated or (glanced := self.glance(rest, len(lines))) is None:
             return
         shape, values = glanced
         places = [place for place, (name, _) in enumerate(lines) if self.varies(name.lower())]
         if values == [lines[place][1] for place in places]:
-            self.keep(shape, RequestShape(parser, places), head, len(lines))
+            self.keep(shape, RequestShape(parser, places), rest, len(lines))

@@ -1,7 +1,7 @@
 """One request on its way through the proxy, from the head that has come to the log line."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gateway.core.client_address import client_address
 from gateway.core.cors import Cors
@@ -16,7 +16,7 @@ from gateway.core.model import Fingerprint, RecordKey
 from gateway.core.policy import Policy
 from gateway.core.reconcile.capture import capture
 from gateway.core.reconcile.policy import OWN_KEY, OWN_PRINCIPAL
-from gateway.core.routes import Match, split_target
+from gateway.core.routes import split_target
 from gateway.core.scope import Scope, derived_key
 from gateway.core.splice import JsonText
 from gateway.core.trace_context import Trace, carry
@@ -28,7 +28,7 @@ from gateway.http.request_shapes import RequestShape
 from gateway.plan import GuardPlan
 from gateway.ports import Body
 from gateway.proxy.known_head import KnownHead
-from gateway.proxy.routing import UNMATCHED, Routing
+from gateway.proxy.routing import UNMATCHED, Place, Routing
 
 _WHOLE_SERVER = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
@@ -46,7 +46,7 @@ class Call(Request):
     is the policy that a keyed request missed by its method; `under` is what other methods come to, once it was looked up. `waited_for`: the
     client asked before it sends its body (`Expect: 100-continue`) and was not told to go on. `meaning`, `content`, `captured`,
     `correlation`, `sealed`, `original`, `later` and `patience` are as in `GuardedRequest`. `trace` is there if requests are traced,
-    `known` what is known of its head by its shape.
+    `place` is where a plain head leads, `known` what is known of it by its shape.
     What only a `FinishedRequest` has is known after `end`.
     """
 
@@ -76,6 +76,7 @@ class Call(Request):
         "parts",
         "patience",
         "payload",
+        "place",
         "principal",
         "reason",
         "request_bytes",
@@ -94,7 +95,6 @@ class Call(Request):
         "total_seconds",
         "trace",
         "trace_id",
-        "under",
         "unlisted",
         "upstream_seconds",
         "upstream_started",
@@ -160,7 +160,7 @@ class Call(Request):
         self.request_bytes = 0
         self.waited_for = False
         self.doubles: frozenset[bytes] = frozenset()
-        self.under: Sequence[Match] | None = None
+        self.place: Place | None = None
         self.unlisted: Policy | None = None
         self.content: Content | None = None
         self.captured: Mapping[str, str] | None = None

@@ -33,18 +33,25 @@ def judge_overrides(call: Call, overrides: Overrides, plan: RoutePlan) -> Reply 
 
 def may_mislead(call: Call, plan: RoutePlan) -> bool:
     """Whether the body of a request that goes on unguarded may ask for a guarded operation: then `judge_body` looks into it."""
-    known = call.known
-    if known is None:
-        return call.body.exists and _may_mislead(call, plan)
-    if known.may_mislead is None:
-        known.may_mislead = _may_mislead(call, plan)
-    return known.may_mislead and call.body.exists
-
-
-def _may_mislead(call: Call, plan: RoutePlan) -> bool:
-    """If it has a body. No value that varies in the head has a say in this."""
     overrides = plan.overrides
-    return overrides is not None and overrides.refuse and may_ask_in_body(call.method, call.fields) and _is_a_guards(call, plan)
+    if overrides is None or not overrides.refuse or not call.body.exists or not _may_ask_in_body(call):
+        return False
+    place = call.place
+    if place is None:
+        return _is_a_guards(call, plan)
+    if place.guards is None:
+        place.guards = _is_a_guards(call, plan)
+    return place.guards
+
+
+def _may_ask_in_body(call: Call) -> bool:
+    """No field that varies has a say in this."""
+    known = call.known
+    if known is None or call.method != "POST":
+        return may_ask_in_body(call.method, call.fields)
+    if known.asks_in_body is None:
+        known.asks_in_body = may_ask_in_body(call.method, call.fields)
+    return known.asks_in_body
 
 
 async def judge_body(call: Call, plan: RoutePlan, memory: Memory) -> Reply | None:
@@ -79,15 +86,14 @@ def unlisted(call: Call) -> Policy | None:
 
 
 def _under(call: Call, methods: Iterable[str] | None = None) -> Sequence[Match]:
-    if methods is None and call.under is not None:
-        return call.under
+    place = call.place if methods is None else None
+    if place is not None and place.under is not None:
+        return place.under
     table = call.routing.table
     host = call.effective_host if table.by_host else b""
     found = table.under(call.target, host, methods)
-    if methods is None:
-        call.under = found
-        if call.known is not None:
-            call.known.under = found
+    if place is not None:
+        place.under = found
     return found
 
 

@@ -30,11 +30,11 @@ from gateway.proxy.call import Call
 from gateway.proxy.elsewhere import judge_body, judge_overrides, may_mislead, unlisted
 from gateway.proxy.guard import Admission, Guard, Missing
 from gateway.proxy.head import is_plain, judge_head
-from gateway.proxy.known_head import KnownHead
+from gateway.proxy.known_head import KnownShape
 from gateway.proxy.operations import Operations
 from gateway.proxy.passthrough import Passage
 from gateway.proxy.rendering import Renderer
-from gateway.proxy.routing import Routing
+from gateway.proxy.routing import Place, Routing
 
 _PASSED_ON = "The rest of the body did not come. What had come was passed on to the upstream; whether it acted on that is not known."
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -98,9 +98,7 @@ class Proxy:
         """Answer one request: at once, if all that it takes is at hand. The answer is written then. Never raises for
         anything that a client or an upstream does.
         """
-        known: KnownHead | None = None if call.shape is None else call.shape.known
-        if known is not None and known.routing is not self.routing:
-            known = None
+        known = self._recall(call)
         if known is None and self._webhooks is not None and (route := self._webhooks.match(call.target)) is not None:
             return self._webhooks.handle(call, route)
         given, parent = call.fields.first(b"x-request-id"), call.fields.first(b"traceparent")
@@ -115,7 +113,7 @@ class Proxy:
         if (tracing := call.routing.edge.tracing) is not None:
             call.trace = tracing.begin(parent, request_id, self._randomness.token())
             call.trace_id = call.trace.trace_id
-        found = self._look(call) if known is None else self._recall(call, known)
+        found = self._look(call) if known is None else self._enter(call, known)
         if not isinstance(found, RoutePlan):
             return self.finish(call, found) if isinstance(found, Reply) else self.wait(call, found)
         if found.guard is None:
@@ -193,9 +191,9 @@ class Proxy:
     def _look(self, call: Call) -> RoutePlan | Reply | Awaitable[Reply]:
         """Judge the head, and find the plan of the request's route; or the answer, if it goes no further."""
         routing, plain = call.routing, is_plain(call)
-        plan = routing.plain.get((call.method, call.target, call.effective_host)) if plain else None
-        if plan is not None:
-            return self._take_plain(call, plan)
+        place = routing.places.get((call.method, call.target, call.effective_host)) if plain else None
+        if place is not None:
+            return self._take_plain(call, place)
         call.cors = routing.edge.cors
         stopped = judge_head(call)
         if stopped is not None:
@@ -213,8 +211,8 @@ class Proxy:
         match found:
             case RoutePlan():
                 if plain:
-                    routing.plain.keep((call.method, call.target, call.effective_host), found)
-                    return self._take_plain(call, found)
+                    place = routing.places.keep((call.method, call.target, call.effective_host), Place(found))
+                    return self._take_plain(call, place)
                 return self._take_plan(call, found)
             case NoRoute():
                 self._observer.request_started(call.route)
@@ -228,17 +226,29 @@ class Proxy:
             case _:
                 assert_never(found)
 
-    def _recall(self, call: Call, known: KnownHead) -> RoutePlan:
-        """The same for a head of a shape that was judged before."""
-        call.known, call.under = known, known.under
-        return self._enter(call, known.plan)
+    def _recall(self, call: Call) -> RoutePlan | None:
+        """The same for a head of a shape that was judged before, on that route, and which leads there by its target."""
+        shape, routing = call.shape, self.routing
+        of: KnownShape | None = None if shape is None else shape.known
+        if of is None or of.routing is not routing:
+            return None
+        place = routing.places.get((call.method, call.target, call.fields.first(b"host") or b""))
+        if place is None or not place.taken or (known := of.heads.get(place.kind)) is None:
+            return None
+        call.place, call.known = place, known
+        return place.plan
 
-    def _take_plain(self, call: Call, plan: RoutePlan) -> RoutePlan | Reply:
-        """As `_take_plan`. The head is known from now on, unless something had to be taken out of it, or a value had a say in this."""
-        shape, plainly = call.shape, plan.overrides is None or nothing_misleads(call.method, call.fields.names(), call.target)
+    def _take_plain(self, call: Call, place: Place) -> RoutePlan | Reply:
+        """As `_take_plan`. Place and head are known from now on, unless something had to be taken out of it, or its target had a say."""
+        plan, shape, call.place = place.plan, call.shape, place
+        plainly = plan.overrides is None or nothing_misleads(call.method, call.fields.names(), call.target)
         taken = self._take_plan(call, plan)
-        if taken is plan and shape is not None and plainly:
-            call.known = shape.known = KnownHead(call.routing, plan, shape)
+        if taken is plan and plainly:
+            place.taken = True
+            if shape is not None:
+                if shape.known is None or shape.known.routing is not call.routing:
+                    shape.known = KnownShape(call.routing)
+                call.known = shape.known.on(place, shape)
         return taken
 
     def _enter(self, call: Call, plan: RoutePlan) -> RoutePlan:

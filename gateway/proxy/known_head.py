@@ -3,16 +3,15 @@ it.
 """
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.core.fingerprint import ReadHead
 from gateway.core.forwarded import for_value
 from gateway.core.headers import Fields, Forwarding, Hop, to_upstream
-from gateway.core.routes import Match
-from gateway.http.request_shapes import RequestShape
+from gateway.core.memo import Memo
+from gateway.http.request_shapes import RequestShape, RequestShapes
 from gateway.plan import RoutePlan
-from gateway.proxy.routing import Routing
+from gateway.proxy.routing import Place, Routing
 
 _PLACE = re.compile(rb"\0([^\0]*)\0")
 """Stands where a value goes, with the name of its field: no field has such a byte in its value."""
@@ -39,41 +38,43 @@ class Template(NamedTuple):
     told: bool
 
 
+class KnownShape:
+    """What was found out of the heads of a shape under one route map: under another they are judged anew. `heads` are by kind of place."""
+
+    __slots__ = ("heads", "routing")
+
+    def __init__(self, routing: Routing) -> None:
+        self.routing = routing
+        self.heads: Memo[tuple[str | None, bool], KnownHead] = Memo(RequestShapes.uses)
+
+    def on(self, place: Place, shape: RequestShape) -> "KnownHead":
+        """That of such a place."""
+        return self.heads.get(place.kind) or self.heads.keep(place.kind, KnownHead(self.routing, place.plan, shape))
+
+
 class KnownHead:
-    """A plain head that was judged, found its route, and is not refused there. `routing` is the route map by which that was so: under
-    another it is judged anew. `has_lines`: what the hop tells of a client has a place in a template. `under` and
-    `may_mislead` are what `gateway.proxy.elsewhere` has found out.
+    """Plain heads of one shape at places of one kind, in which no field misleads anybody. `has_lines`: what the hop tells of a client has a
+    place in a template. `asks_in_body` is what `gateway.proxy.elsewhere` has found out: whether a POST may ask for another method in its
+    body.
     """
 
-    __slots__ = (
-        "_counts",
-        "_shape",
-        "_templates",
-        "has_lines",
-        "may_mislead",
-        "plan",
-        "read_head",
-        "routing",
-        "under",
-    )
+    __slots__ = ("_counts", "_plan", "_shape", "_templates", "asks_in_body", "has_lines", "read_head")
 
     def __init__(self, routing: Routing, plan: RoutePlan, shape: RequestShape) -> None:
         guard = plan.guard
-        self.routing = routing
-        self.plan = plan
         self.read_head: ReadHead | None = None
-        self.under: Sequence[Match] | None = None
-        self.may_mislead: bool | None = None
-        self._counts = guard is None or any(guard.fingerprinter.head_reader.counts(name) for name in shape.varies)
+        self.asks_in_body: bool | None = None
         self.has_lines = routing.edge.forwarding in _TOLD
+        self._counts = guard is None or any(guard.fingerprinter.head_reader.counts(name) for name in shape.varies)
+        self._plan = plan
         self._shape = shape
         self._templates: dict[tuple[bool, bool], Template] = {}
 
     def reading(self, fields: Fields) -> ReadHead | None:
         """What the fields of this shape come to for the fingerprint: remembered, unless one that varies counts there."""
         if self.read_head is None and not self._counts:
-            assert self.plan.guard is not None, "of others nothing counts"
-            self.read_head = self.plan.guard.fingerprinter.read_head(fields)
+            assert self._plan.guard is not None, "of others nothing counts"
+            self.read_head = self._plan.guard.fingerprinter.read_head(fields)
         return self.read_head
 
     def lines(self, fields: Fields, hop: Hop) -> bytes:
@@ -88,7 +89,7 @@ class KnownHead:
         return template.text % (*map(fields.first, template.names), *peer, hop.request_id)
 
     def _template(self, fields: Fields, hop: Hop) -> Template:
-        varies, guard = self._shape.varies, self.plan.guard
+        varies, guard = self._shape.varies, self._plan.guard
         marked = tuple([(name, b"\0%b\0" % name.lower() if name.lower() in varies else value) for name, value in fields.lines])
         sent = to_upstream(marked, hop._replace(peer=_PEER, request_id=_LAST), _NOTHING if guard is None else guard.kept)
         parts = _PLACE.split(b"".join([b"%b: %b\r\n" % field for field in sent]))

@@ -1,6 +1,6 @@
 """Everything of the configuration that a request needs, in one immutable value: a reload swaps it whole."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.core.client_address import Network, trusted
@@ -12,7 +12,7 @@ from gateway.core.memo import Memo
 from gateway.core.policy import Route
 from gateway.core.principal_source import principal_headers
 from gateway.core.reach import Servers
-from gateway.core.routes import Matched, NoRoute, RefusedTarget, RouteTable
+from gateway.core.routes import Match, Matched, NoRoute, RefusedTarget, RouteTable
 from gateway.core.trace_context import Sampling
 from gateway.http.response import PATIENT, Patience
 from gateway.plan import RoutePlan, make_plans
@@ -23,7 +23,7 @@ UNMATCHED = "unmatched"
 """The route label of requests that no route takes."""
 
 
-PLAIN_MAX = 1024
+PLACES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,28 @@ class Edge:
     tracing: Sampling | None = None
 
 
+class Place:
+    """Where plain heads (`head.is_plain`) with one method, target and Host lead: to the route of `plan`. `kind` is that of all plans by
+    which a head comes to the same. `taken`: the route takes them, and neither method nor target asks for anything else. `under` and
+    `guards` are what `gateway.proxy.elsewhere` has found out: what the path comes under with any method, and whether that is a guard
+    elsewhere.
+    """
+
+    __slots__ = ("guards", "kind", "plan", "taken", "under")
+
+    def __init__(self, plan: RoutePlan) -> None:
+        self.plan = plan
+        self.kind = (None if plan.guard is None else plan.id, plan.overrides is None)
+        self.taken = False
+        self.under: Sequence[Match] | None = None
+        self.guards: bool | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Routing:
     """The route map in force. `plans` are by route id. `key_fields` are the lower-case names of all fields that hold a key somewhere;
     `keys_in_query` says whether some route has its key in the query. `kept` are the fields that a client's `Connection` cannot strip on
-    some route. `plain` remembers, by method, target and Host, the plans of heads that were judged and are plain (`head.is_plain`).
+    some route. `places` are remembered by method, target and Host.
     """
 
     table: RouteTable
@@ -61,7 +78,7 @@ class Routing:
     kept: frozenset[bytes] = frozenset()
     edge: Edge = field(default_factory=Edge)
     identifier: Identifier | None = None
-    plain: Memo[tuple[str, bytes, bytes], RoutePlan] = field(default_factory=lambda: Memo(PLAIN_MAX), compare=False, repr=False)
+    places: Memo[tuple[str, bytes, bytes], Place] = field(default_factory=lambda: Memo(PLACES_MAX), compare=False, repr=False)
 
     def find(self, method: str, target: bytes, host: bytes) -> RoutePlan | NoRoute | RefusedTarget:
         """The plan of the route that a request belongs to; `host` as for `RouteTable.match`."""

@@ -36,10 +36,14 @@ class Told:
     upgrade: bool
 
 
-def told(head: HeadParser | RequestShape, fields: Fields, length: int) -> Told:
+def told(head: HeadParser | RequestShape, method: str, target: bytes, fields: Fields, length: int) -> Told:
     first = tuple((name, fields.first(name)) for name in sorted(fields.names()))
     names, lines = tuple(fields.names()), fields.lines
-    return Told(head.method, head.target, head.version, head.keep_alive, lines, first, names, length, head.chunked, head.upgrade)
+    return Told(method, target, head.version, head.keep_alive, lines, first, names, length, head.chunked, head.upgrade)
+
+
+def as_parsed(parser: HeadParser) -> Told:
+    return told(parser, parser.method, parser.target, parser.fields, parser.length)
 
 
 def parsed(raw: bytes) -> HeadParser | None:
@@ -62,12 +66,12 @@ def learn(shapes: RequestShapes, raw: bytes) -> None:
 def read(shapes: RequestShapes, raw: bytes, before: bytes | None = None) -> Told | None:
     """What the shapes tell of a head, with and without the ticket of the one before, which is the same."""
     earlier = None if before is None else shapes.read(before, MOST, 0)
-    found = shapes.read(raw, MOST, 0 if earlier is None else earlier[3])
+    found = shapes.read(raw, MOST, 0 if earlier is None else earlier.ticket)
     alone = shapes.read(raw, MOST, 0)
     assert (found is None) == (alone is None)
     if found is None or alone is None:
         return None
-    results = [told(shape, fields, length) for shape, fields, length, _ in (found, alone)]
+    results = [told(one.shape, one.method, one.target, one.fields, one.length) for one in (found, alone)]
     assert results[0] == results[1]
     return results[0]
 
@@ -105,7 +109,7 @@ def test_a_head_of_a_known_shape_is_told_as_the_parser_tells_it(key: str, length
     learn(SHAPES, first)
     parser = parsed(raw)
     assert parser is not None
-    assert read(SHAPES, raw, first) == (None if length >= 10**15 else told(parser, parser.fields, parser.length))
+    assert read(SHAPES, raw, first) == (None if length >= 10**15 else as_parsed(parser))
 
 
 @settings(max_examples=400)
@@ -127,7 +131,7 @@ def test_a_head_that_somebody_has_meddled_with_is_told_as_the_parser_tells_it_or
         if found is not None:
             parser = parsed(one)
             assert parser is not None, "the parser refuses it"
-            assert found == told(parser, parser.fields, parser.length)
+            assert found == as_parsed(parser)
 
 
 LINE = st.tuples(
@@ -153,7 +157,44 @@ def test_two_heads_of_any_lines(one: list[tuple[bytes, bytes]], other: list[tupl
         if found is not None:
             parser = parsed(raw)
             assert parser is not None
-            assert found == told(parser, parser.fields, parser.length)
+            assert found == as_parsed(parser)
+
+
+KNOWN_METHODS = st.sampled_from([b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"])
+ODD_METHODS = st.sampled_from([b"HEAD", b"OPTIONS", b"CONNECT", b"TRACE", b"SOURCE", b"PRI", b"get", b""])
+PATHS = st.from_regex(rb"/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{0,40}", fullmatch=True)
+ODD_TARGETS = st.sampled_from(
+    [b"*", b"/a#b", b"/a b", b"http://other.test/a", b"a.test:443", b"/\xc3\xa9", b"/a\0", b"/a\r\nX: y", b"/ HTTP/1.1", b""]
+)
+VERSIONS = [b" HTTP/1.1", b" HTTP/1.0", b" HTTP/1.10", b" HTTP/1.1 ", b" HTTP/2.0", b" RTSP/1.1", b" http/1.1", b""]
+STARTS = st.tuples(
+    KNOWN_METHODS | ODD_METHODS, st.sampled_from([b" ", b"  ", b"\t", b"\r\n"]), PATHS | ODD_TARGETS, st.sampled_from(VERSIONS)
+)
+
+
+@settings(max_examples=400)
+@given(STARTS, st.booleans())
+def test_methods_and_targets_are_told_by_their_request_line(start: tuple[bytes, ...], learnt: bool) -> None:
+    """Any of them before what was known behind another; also when what is learnt came with an odd one."""
+    _, _, rest = (HEAD % (b"k", b"2", b"0" * 32)).partition(b" HTTP/1.1")
+    odd, usual = b"".join(start) + rest, b"PUT /other HTTP/1.1" + rest
+    shapes = RequestShapes(VARY)
+    learn(shapes, odd if learnt else usual)
+    for raw in (odd, usual):
+        found, parser = read(shapes, raw, usual), parsed(raw)
+        if found is not None:
+            assert parser is not None, "the parser refuses it"
+            assert found == as_parsed(parser)
+
+
+@given(PATHS, KNOWN_METHODS)
+def test_another_target_is_no_other_shape(target: bytes, method: bytes) -> None:
+    """Nor is another method."""
+    raw = HEAD % (b"k", b"2", b"0" * 32)
+    learn(SHAPES, raw)
+    found = SHAPES.read(raw.replace(b"POST /v1/payments?a=b", method + b" " + target), MOST, 0)
+    assert found is not None
+    assert (found.method.encode(), found.target) == (method, target)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +219,7 @@ def test_no_more_field_lines_than_a_connection_may_have() -> None:
     learn(shapes, raw)
     found = shapes.read(raw, 7, 0)
     assert found is not None
-    assert [shapes.read(raw, most, found[3]) for most in (6, 1)] == [None, None]
+    assert [shapes.read(raw, most, found.ticket) for most in (6, 1)] == [None, None]
 
 
 def test_fields_of_a_shape_are_those_of_one_request() -> None:

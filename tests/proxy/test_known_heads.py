@@ -20,6 +20,8 @@ ROUTES = """
   - {id: derived, path: /derived, upstream: payments, idempotency: {forward_key: derived}}
   - {id: free, path: /free, upstream: payments}
   - {id: sent, path: /sent, upstream: payments, request_headers: {set: {X-Edge: eu}, remove: [X-Debug]}}
+  - {id: order, path: "/orders/{id}", upstream: payments}
+  - {id: order-pay, path: "/orders/{id}/pay", upstream: payments, methods: [POST, PUT], idempotency: {}}
   - {id: read, path: /pay, upstream: payments, methods: [GET, PUT]}
 """
 TIMES = 5
@@ -140,6 +142,65 @@ async def test_a_scheme_that_binds_its_connection_does_so_behind_others(house: H
             assert (await client.request(post(path, fresh(), more=(b"Authorization: " + scheme,)))).status == 201
     assert len(set(peers[:-1])) == 1
     assert peers[-1] != peers[-2]
+
+
+TARGETS = (
+    *(b"/orders/7", b"/orders/8?a=b", b"/orders/7/pay", b"/orders/8/pay", b"/orders/7/pay/", b"/orders/%37/pay", b"/orders/7%2Fpay"),
+    *(b"/orders/7/../8/pay", b"/orders//pay", b"/free", b"/free?_method=put", b"/free?x=1&_method=POST", b"/free?_%6dethod=POST", b"/Free"),
+    *(b"/pay", b"/pay?_method=GET", b"/pay;x", b"/pay#f", b"/none", b"http://other.test/pay", b"/.gateway/operations/none"),
+)
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS"])
+async def test_targets_lead_where_they_lead_behind_an_unknown_head(house: House, method: bytes) -> None:
+    """The rest of the head is known by then, from targets of every other route."""
+
+    async def sent(client: Client, target: bytes, *more: bytes) -> tuple[object, ...]:
+        before = len(house.seen)
+        answer = await client.request(post(target, fresh(), more=more).replace(b"POST", method, 1), head_only=method == b"HEAD")
+        if answer.field("x-request-id") is None:  # the listener refuses it
+            return (answer.status,)
+        line = await house.line(answer)
+        arrived = [(seen.method, seen.target) for seen in house.seen[before:]]
+        return answer.status, answer.field("content-type"), arrived, line["decision"], line["route"], line["mode"], line["path_pattern"]
+
+    async with await Client.connect(house.gateway.port) as client:
+        for _ in range(3):
+            for target in (b"/orders/1", b"/orders/2/pay", b"/free", b"/pay", b"/dated"):
+                await sent(client, target)
+        for target in TARGETS:
+            async with await Client.connect(house.gateway.port) as other:
+                strange = await sent(other, target, b"X-Strange: " + fresh())
+            for _ in range(2):
+                async with await Client.connect(house.gateway.port) as another:
+                    assert await sent(another, target) == strange, target
+
+
+async def test_a_key_for_one_target_is_none_for_another(house: House) -> None:
+    """The operation is another one. Each key is replayed under its own target, behind any number of others."""
+    keys = [fresh() for _ in range(TIMES)]
+    async with await Client.connect(house.gateway.port) as client:
+        for again in (False, True):
+            for number, key in enumerate(keys):
+                answer = await client.request(post(b"/orders/%d/pay" % number, key))
+                assert (answer.status, replayed(answer)) == (201, again)
+        for number, key in enumerate(keys):
+            assert refusal(await client.request(post(b"/orders/%d/pay" % (number + 1), key))) == (422, "key-reused")
+    assert [seen.target for seen in house.seen] == [b"/orders/%d/pay" % number for number in range(TIMES)]
+
+
+async def test_what_was_known_is_judged_anew_by_another_route_map(house: House) -> None:
+    """On a connection that stays open over the reload."""
+    async with await Client.connect(house.gateway.port) as client:
+        for _ in range(TIMES):
+            assert (await client.request(post(b"/free"))).status == 201
+        free = "{id: free, path: /free, upstream: payments"
+        await house.reload(ROUTES.replace(free, free + ", idempotency: {}"))
+        try:
+            assert refusal(await client.request(post(b"/free"))) == (400, "key-missing")
+        finally:
+            await house.reload(ROUTES)
+        assert (await client.request(post(b"/free"))).status == 201
 
 
 async def test_a_field_that_varies_and_counts_is_read_each_time(house: House) -> None:

@@ -57,10 +57,10 @@ def test_whatever_varies_and_whatever_stays(
             parser.feed(raw)
             shapes.learn(raw, parser)
             continue
-        known = known or KnownHead(ROUTING, ROUTING.plans["free"], found[0])
+        known = known or KnownHead(ROUTING, ROUTING.plans["free"], found.shape)
         for hop in [gateway._replace(**client) for client in clients]:
-            wanted = b"".join([b"%b: %b\r\n" % field for field in to_upstream(found[1].lines, hop)])
-            assert known.lines(found[1], hop) == wanted
+            wanted = b"".join([b"%b: %b\r\n" % field for field in to_upstream(found.fields.lines, hop)])
+            assert known.lines(found.fields, hop) == wanted
     assert known is not None
 
 
@@ -77,5 +77,5 @@ def test_what_tells_of_clients_by_the_kind_of_their_address_has_no_template() ->
     told = {}
     for forwarding in Forwarding:
         routing = replace(ROUTING, edge=Edge(forwarding=forwarding))
-        told[forwarding] = KnownHead(routing, routing.plans["free"], found[0]).has_lines
+        told[forwarding] = KnownHead(routing, routing.plans["free"], found.shape).has_lines
     assert told == {Forwarding.X_FORWARDED: True, Forwarding.NONE: True, Forwarding.FORWARDED: False, Forwarding.BOTH: False}
