@@ -1,4 +1,4 @@
--- Accepted work. What is said at the head of queries.sql holds here.
+-- Accepted work. What is said at the head of reserve.sql holds here.
 
 
 -- name: accept

@@ -1,4 +1,4 @@
--- How far attempts have come, and the routes whose upstreams take part. What is said at the head of queries.sql holds here. What upstreams
+-- How far attempts have come, and the routes whose upstreams take part. What is said at the head of reserve.sql holds here. What upstreams
 -- call themselves is in `gateway/store/co_commit.sql`.
 
 

@@ -1,4 +1,4 @@
--- Finding out what unknown attempts did. What is said at the head of queries.sql holds here.
+-- Finding out what unknown attempts did. What is said at the head of reserve.sql holds here.
 --
 -- A verdict is one statement, fenced by the record's id, its version and its state. What is to be remembered of it (a line of history, a
 -- webhook's event, an operator's line) is written by the same statement, from the row that it changed: with it or not at all.
