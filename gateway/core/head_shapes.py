@@ -25,8 +25,8 @@ ROOM = 4 * 1024 * 1024
 """Bytes that all heads of a listener may take."""
 
 _CUTS = 16
-_CUT_COST = 600
-"""For so many lengths of its values it is remembered where they stand in a head of one shape, in so many bytes each."""
+_CUT_COST, _CUT_VALUE_COST = 500, 85
+"""For so many lengths of its values it is remembered where they stand in a head of one shape, in so many bytes each, and for each value."""
 
 _STRANGE = 64
 """After so many heads with values of other lengths, those take the place of the ones that are known."""
@@ -54,16 +54,17 @@ _PLAIN = re.compile(rb"[ -~]*").fullmatch
 class Remembered(Generic[S]):
     """One shape. `known` is what is known of it, `between` what stands around its values, `cost` the bytes that it may take, `used` whether
     it was asked for since the last clearance. `cuts` are the numbers of those that are known, by lengths, and `strange` says how many heads
-    had others since they were all found.
+    had others since they were all found. Each takes `cut_cost` bytes.
     """
 
-    __slots__ = ("between", "cost", "cuts", "known", "strange", "used")
+    __slots__ = ("between", "cost", "cut_cost", "cuts", "known", "strange", "used")
 
     def __init__(self, known: S, shape: Shape, cost: int) -> None:
         self.known = known
         self.between = (*[before + name for before, name in zip(shape[:-1:2], shape[1::2], strict=True)], shape[-1])
         self.cost = cost
         self.cuts: dict[tuple[int, ...], int] = {}
+        self.cut_cost = _CUT_COST + _CUT_VALUE_COST * len(shape[1::2])
         self.strange = 0
         self.used = True
 
@@ -84,8 +85,8 @@ class HeadShapes(Generic[S]):
 
     A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. While there is no room, none is,
     and those that are known stay: others do not drive them out, and where more callers come than there is room for, what is not known costs
-    hardly more than without all this. Heads hold credentials, which stay in memory until their shape makes room, or the fields that vary
-    change. `uses`: in how many ways what is known of a shape is made use of at most.
+    hardly more than without all this. What does not vary may hold credentials, which stay in memory until their shape makes room, or the
+    fields that vary change. `uses`: in how many ways what is known of a shape is made use of at most.
     """
 
     uses = 1
@@ -122,7 +123,7 @@ class HeadShapes(Generic[S]):
         """From now on these fields vary. All shapes are forgotten."""
         families = [name for name in varying if name.startswith(FORWARDED_FAMILIES) and name not in CLIENT_ADDRESSES]
         self._names = frozenset(varying) - STEER - frozenset(families)
-        self._split = re.compile(rb"(\r\n%b:[ \t]*)([!-~](?:[ -~]*[!-~])?)(?=\r\n)" % any_of(self._names)).split
+        self._split = re.compile(rb"(\r\n%b:[ \t]*)([!-~][ -~]*+(?<! ))(?=\r\n)" % any_of(self._names)).split
         self._shapes.clear()
         self._cuts.clear()
         self._glances.clear()
@@ -193,11 +194,11 @@ class HeadShapes(Generic[S]):
                 if of.strange <= _STRANGE:
                     return 0
                 self._drop_cuts(of)
-            if self._held + _CUT_COST > self._room:
+            if self._held + of.cut_cost > self._room:
                 return 0
             self._number = number = self._number + 1
             of.cuts[lengths] = number
-            self._held += _CUT_COST
+            self._held += of.cut_cost
             sizes = [len(of.between[0])]
             for length, after in zip(lengths, of.between[1:], strict=True):
                 sizes += length, len(after)
@@ -207,7 +208,7 @@ class HeadShapes(Generic[S]):
     def _drop_cuts(self, of: Remembered[S]) -> None:
         for number in of.cuts.values():
             del self._cuts[number]
-        self._held -= _CUT_COST * len(of.cuts)
+        self._held -= of.cut_cost * len(of.cuts)
         of.cuts.clear()
         of.strange = 0
 

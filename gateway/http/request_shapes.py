@@ -35,7 +35,8 @@ class RequestShape:
         self.keep_alive = head.keep_alive
         self.count = len(lines)
         self.known: Any = None  # each handler's own type
-        self._steady = {name.lower(): value for name, value in lines}
+        # Without the values of this one head, which are a caller's.
+        self._steady = {name.lower(): b"" if place in places else value for place, (name, value) in enumerate(lines)}
         self._spelled = [(name, name.lower()) for name, _ in lines]
         self._varying = [lines[place][0].lower() for place in places]
         self.varies = frozenset(self._varying)

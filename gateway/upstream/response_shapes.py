@@ -25,7 +25,7 @@ class ResponseShape:
         self.status = status
         self.reason = reason
         self.patience = patience
-        self._lines = lines
+        self._lines = [(name, b"" if place in places else value) for place, (name, value) in enumerate(lines)]
         self._places = [(place, lines[place][0]) for place in places]
         self._length = [name.lower() for _, name in self._places].index(_LENGTH)
 

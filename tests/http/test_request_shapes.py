@@ -1,5 +1,7 @@
 """What is told of a head by its shape is what the parser tells of it, whatever its bytes."""
 
+import gc
+import tracemalloc
 from dataclasses import dataclass, replace
 
 import pytest
@@ -7,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.field_names import VARY
+from gateway.core.head_shapes import MOST_LINES
 from gateway.core.headers import Fields
 from gateway.http.head_parser import HeadParser, HeadTooLarge, MalformedHead
-from gateway.http.request_shapes import RequestShape, RequestShapes
+from gateway.http.request_shapes import ReadRequest, RequestShape, RequestShapes
 
 MOST = 20
 SHAPES = RequestShapes(VARY)
@@ -211,6 +214,54 @@ def test_what_is_read_less_simply_is_left_to_the_parser(line: bytes) -> None:
     raw = b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % line
     learn(shapes, raw)
     assert read(shapes, raw) is None
+
+
+def come(shapes: RequestShapes, raw: bytes) -> ReadRequest | None:
+    """As on a connection: what is not known is parsed, and may be learnt."""
+    found = shapes.read(raw, 100, 0)
+    if found is None:
+        parser = HeadParser(100)
+        parser.feed(raw)
+        shapes.learn(raw, parser)
+    return found
+
+
+def test_a_shape_holds_no_value_that_varies() -> None:
+    """It was learnt from a caller's head, and is there for others."""
+    shapes, raw = RequestShapes(VARY), b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\nAccept: */*\r\n\r\n"
+    assert [come(shapes, raw % b"first"), come(shapes, raw % b"second")] == [None, None]
+    found = come(shapes, raw % b"third")
+    assert found is not None
+    held = [word for holder in gc.get_referents(found.shape) for word in gc.get_referents(holder) if isinstance(word, bytes)]
+    assert b"*/*" in held
+    assert not [word for word in held if b"Bearer" in word]
+
+
+@pytest.mark.parametrize("count", [1, 20, MOST_LINES - 2])
+def test_heads_take_no_more_room_than_they_may(count: int) -> None:
+    """However many of their fields vary, and in whatever lengths."""
+    shapes, names = RequestShapes(VARY, 256 * 1024), sorted({b"x-%d" % number for number in range(count)})
+    shapes.vary(names)
+    tracemalloc.start()
+    try:
+        for number in range(60):
+            for length in (1, *range(1, 18)):
+                lines = [b"%b: %b" % (name, b"1" * (length if name == names[0] else 1)) for name in names]
+                come(shapes, b"\r\n".join([b"GET / HTTP/1.1", b"Host: %d" % number, *lines, b"", b""]))
+        assert tracemalloc.get_traced_memory()[0] <= 256 * 1024
+    finally:
+        tracemalloc.stop()
+    known = b"\r\n".join([b"GET / HTTP/1.1", b"Host: 0", *[name + b": 1" for name in names], b"", b""])
+    assert any(come(shapes, known) for _ in range(20))
+
+
+@pytest.mark.parametrize("value", [b"a \x80", b"a\x80b", b"a ", b" a\t", b"\x80", b"a\tb", b""])
+def test_a_value_that_is_no_plain_text_is_left_to_the_parser(value: bytes) -> None:
+    """Also behind others of its field that were, but for blanks around it."""
+    shapes, raw = RequestShapes(VARY), b"GET / HTTP/1.1\r\nHost: a\r\nCookie:%b\r\n\r\n"
+    learn(shapes, raw % b" plain")
+    assert read(shapes, raw % b" text") is not None
+    assert read(shapes, raw % value, raw % b" plain") is None
 
 
 def test_no_more_field_lines_than_a_connection_may_have() -> None:

@@ -1,7 +1,7 @@
 """The authority: `gateway.ports.Store` and `gateway.ports.Maintenance` over Postgres.
 
-Each transition is one statement of `reserve.sql` or `settle.sql`. Reserves and settles travel in batches (`batching`), everything else alone,
-all over the same few connections (`lanes`). There is no session state: no SET, LISTEN, temporary table or session lock.
+Each transition is one statement of `reserve.sql` or `settle.sql`. Reserves and settles travel in batches (`batching`), everything else
+alone, all over the same few connections (`lanes`). There is no session state: no SET, LISTEN, temporary table or session lock.
 
 Memory: of stored headers and bodies, as packed, at most this much is on its way from Postgres at any time, however many callers wait:
 
