@@ -54,10 +54,11 @@ _PLAIN = re.compile(rb"[ -~]*").fullmatch
 class Remembered(Generic[S]):
     """One shape. `known` is what is known of it, `between` what stands around its values, `cost` the bytes that it may take, `used` whether
     it was asked for since the last clearance. `cuts` are the numbers of those that are known, by lengths, and `strange` says how many heads
-    had others since they were all found. Each takes `cut_cost` bytes.
+    had others since they were all found. Each takes `cut_cost` bytes. `gone`: it is not
+    remembered any more.
     """
 
-    __slots__ = ("between", "cost", "cut_cost", "cuts", "known", "strange", "used")
+    __slots__ = ("between", "cost", "cut_cost", "cuts", "gone", "known", "strange", "used")
 
     def __init__(self, known: S, shape: Shape, cost: int) -> None:
         self.known = known
@@ -66,6 +67,7 @@ class Remembered(Generic[S]):
         self.cuts: dict[tuple[int, ...], int] = {}
         self.cut_cost = _CUT_COST + _CUT_VALUE_COST * len(shape[1::2])
         self.strange = 0
+        self.gone = False
         self.used = True
 
 
@@ -86,10 +88,9 @@ class HeadShapes(Generic[S]):
     A shape is remembered when it comes for the second time: one that varies elsewhere, too, comes once. While there is no room, none is,
     and those that are known stay: others do not drive them out, and where more callers come than there is room for, what is not known costs
     hardly more than without all this. What does not vary may hold credentials, which stay in memory until their shape makes room, or the
-    fields that vary change. `uses`: in how many ways what is known of a shape is made use of at most.
+    fields that vary change.
     """
 
-    uses = 1
     __slots__ = (
         "_cuts",
         "_glances",
@@ -124,6 +125,8 @@ class HeadShapes(Generic[S]):
         families = [name for name in varying if name.startswith(FORWARDED_FAMILIES) and name not in CLIENT_ADDRESSES]
         self._names = frozenset(varying) - STEER - frozenset(families)
         self._split = re.compile(rb"(\r\n%b:[ \t]*)([!-~][ -~]*+(?<! ))(?=\r\n)" % any_of(self._names)).split
+        for remembered in self._shapes.values():
+            remembered.gone = True
         self._shapes.clear()
         self._cuts.clear()
         self._glances.clear()
@@ -147,6 +150,10 @@ class HeadShapes(Generic[S]):
                 return cut.of.known, values, ticket
         return self._search(head)
 
+    def forget_missed(self) -> None:
+        """A head came that is not looked up: `glance` is of none."""
+        self._missed = None
+
     def glance(self, head: bytes, lines: int) -> tuple[Shape, list[bytes]] | None:
         """The shape of a head of so many field lines that `find` has just not known, and the values that vary in it, if it is to be
         remembered.
@@ -158,13 +165,22 @@ class HeadShapes(Generic[S]):
         if seen not in self._glances:
             self._glances.keep(seen, None)
             return None
-        return missed[1:] if self._has_room(self._cost(head, lines)) else None
+        return missed[1:] if self._has_room(_cost(head, lines)) else None
 
-    def keep(self, shape: Shape, known: S, head: bytes, lines: int) -> None:
+    def keep(self, shape: Shape, known: S, head: bytes, lines: int) -> Remembered[S]:
         """Remember what was found out of the heads of a shape."""
-        remembered = self._shapes[shape] = Remembered(known, shape, self._cost(head, lines))
+        remembered = self._shapes[shape] = Remembered(known, shape, _cost(head, lines))
         self._held += remembered.cost
         self._unknown = self._rest = 0
+        return remembered
+
+    def take(self, remembered: Remembered[S], cost: int) -> bool:
+        """Whether there is room for so many bytes more that are found out of a shape. They are the shape's then."""
+        if remembered.gone or not self._has_room(cost) or remembered.gone:
+            return False
+        remembered.cost += cost
+        self._held += cost
+        return True
 
     def _search(self, head: bytes) -> tuple[S, Sequence[bytes], int] | None:
         self._missed = None
@@ -212,12 +228,6 @@ class HeadShapes(Generic[S]):
         of.cuts.clear()
         of.strange = 0
 
-    def _cost(self, head: bytes, lines: int) -> int:
-        """Bytes that a shape takes: its parts, its fields by name, what is found out of it, and what the upstream gets of it in each use.
-        Measured, and more.
-        """
-        return (5 + self.uses) * len(head) + 300 * lines + 2000 + 500 * self.uses
-
     def _has_room(self, cost: int) -> bool:
         if self._held + cost <= self._room:
             return True
@@ -233,8 +243,14 @@ class HeadShapes(Generic[S]):
             if not remembered.used:
                 self._drop_cuts(remembered)
                 del self._shapes[shape]
+                remembered.gone = True
                 self._held -= remembered.cost
             remembered.used = False
+
+
+def _cost(head: bytes, lines: int) -> int:
+    """Bytes that a shape takes: its parts, its fields by name, and what is found out of it. Measured, and more."""
+    return 6 * len(head) + 300 * lines + 2500
 
 
 def length_of(digits: bytes) -> int | None:

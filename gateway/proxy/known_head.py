@@ -8,8 +8,7 @@ from typing import NamedTuple
 from gateway.core.fingerprint import ReadHead
 from gateway.core.forwarded import for_value
 from gateway.core.headers import Fields, Forwarding, Hop, to_upstream
-from gateway.core.memo import Memo
-from gateway.http.request_shapes import RequestShape, RequestShapes
+from gateway.http.request_shapes import RequestShape
 from gateway.plan import RoutePlan
 from gateway.proxy.routing import Place, Routing
 
@@ -24,6 +23,11 @@ _LAST = b"\0\0"
 
 _TOLD = (Forwarding.X_FORWARDED, Forwarding.NONE)
 """`Forwarded` writes an address as its kind wants it: no one template has a place for all of them."""
+
+_HEAD_COST, _SIZE_COST = 1500, 3
+"""Bytes that a `KnownHead` takes, and for each byte of the head: it stands in a template for either kind of peer, and in what counts for
+the fingerprint. Measured.
+"""
 
 _NOTHING: frozenset[bytes] = frozenset()
 
@@ -45,11 +49,14 @@ class KnownShape:
 
     def __init__(self, routing: Routing) -> None:
         self.routing = routing
-        self.heads: Memo[tuple[str | None, bool], KnownHead] = Memo(RequestShapes.uses)
+        self.heads: dict[tuple[str | None, bool], KnownHead] = {}
 
-    def on(self, place: Place, shape: RequestShape) -> "KnownHead":
-        """That of such a place."""
-        return self.heads.get(place.kind) or self.heads.keep(place.kind, KnownHead(self.routing, place.plan, shape))
+    def on(self, place: Place, shape: RequestShape) -> "KnownHead | None":
+        """That of such a place, if there is room for it. Those that are known stay."""
+        known = self.heads.get(place.kind)
+        if known is None and shape.take(_HEAD_COST + _SIZE_COST * shape.size):
+            known = self.heads[place.kind] = KnownHead(self.routing, place.plan, shape)
+        return known
 
 
 class KnownHead:

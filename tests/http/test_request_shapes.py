@@ -190,6 +190,47 @@ def test_methods_and_targets_are_told_by_their_request_line(start: tuple[bytes, 
             assert found == as_parsed(parser)
 
 
+RESTS = st.sampled_from(
+    [
+        b"\r\nHost: h\r\n\r\n",
+        b"\r\nX-B: c\r\n\r\n",
+        b"/x HTTP/1.1\r\nHost: h\r\n\r\n",
+        b" junk\r\nHost: h\r\n\r\n",
+        b"0\r\nHost: h\r\n\r\n",
+        b"\r\nHost: h\r\nHost: i\r\n\r\n",
+        b"\r\nHost: h\r\nDate: 1\r\nVia: a HTTP/1.1\r\n\r\n",
+    ]
+)
+BEFORE = st.sampled_from(
+    [
+        b"POST /free HTTP/1.1",
+        b"GET / HTTP/1.1",
+        b"GET /free HTTP/1.0\r\nX-Injected: a HTTP/1.1",
+        b"GET /free HTTP/1.0\r\nHost: b\r\nX-Injected: a HTTP/1.1",
+        b"OPTIONS * HTTP/1.1",
+        b"get / HTTP/1.1",
+        b" HTTP/1.1",
+    ]
+)
+REFUSED = b"\r\nX-B: c\r\n\r\n"
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(BEFORE, RESTS), min_size=2, max_size=12))
+@example([(b"POST /free HTTP/1.1", REFUSED), (b"GET /free HTTP/1.0\r\nX-Injected: a HTTP/1.1", REFUSED)] * 3)
+def test_whatever_came_before_a_head_is_told_as_the_parser_tells_it(heads: list[tuple[bytes, bytes]]) -> None:
+    """Also where the parser refuses some, and takes others in which the same bytes stand behind another line."""
+    shapes = RequestShapes(VARY)
+    for start, rest in heads:
+        raw = start + rest
+        found, parser = shapes.read(raw, MOST, 0), parsed(raw)
+        if found is not None:
+            assert parser is not None, "the parser refuses it"
+            assert told(found.shape, found.method, found.target, found.fields, found.length) == as_parsed(parser)
+        elif parser is not None:
+            shapes.learn(raw, parser)
+
+
 @given(PATHS, KNOWN_METHODS)
 def test_another_target_is_no_other_shape(target: bytes, method: bytes) -> None:
     """Nor is another method."""

@@ -176,6 +176,17 @@ async def test_targets_lead_where_they_lead_behind_an_unknown_head(house: House,
                     assert await sent(another, target) == strange, target
 
 
+@pytest.mark.parametrize("rest", [b"\r\nX-B: c\r\n\r\n", b"/x HTTP/1.1\r\nHost: h\r\n\r\n", b" junk\r\nHost: h\r\n\r\n"])
+async def test_what_the_parser_refuses_is_refused_behind_whatever_came(house: House, rest: bytes) -> None:
+    """A request of HTTP/1.0 in which the same bytes stand behind a field teaches nothing of them."""
+    malformed, old = b"POST /free HTTP/1.1" + rest, b"GET /free HTTP/1.0\r\nX-Injected: a HTTP/1.1" + rest
+    for raw in (malformed, old, malformed, old, malformed):
+        async with await Client.connect(house.gateway.port) as client:
+            answer = await client.request(raw)
+        assert raw != malformed or answer.status == 400
+    assert all(b"POST" not in seen.raw for seen in house.seen)
+
+
 async def test_a_key_for_one_target_is_none_for_another(house: House) -> None:
     """The operation is another one. Each key is replayed under its own target, behind any number of others."""
     keys = [fresh() for _ in range(TIMES)]
