@@ -53,9 +53,8 @@ _PLAIN = re.compile(rb"[ -~]*").fullmatch
 
 class Remembered(Generic[S]):
     """One shape. `known` is what is known of it, `between` what stands around its values, `cost` the bytes that it may take, `used` whether
-    it was asked for since the last clearance. `cuts` are the numbers of those that are known, by lengths, and `strange` says how many heads
-    had others since they were all found. Each takes `cut_cost` bytes. `gone`: it is not
-    remembered any more.
+    it was asked for since the last clearance, `gone` that it is not remembered any more. `cuts` are the numbers of those that are known, by
+    lengths, each of which takes `cut_cost` bytes; `strange` says how many heads had others since they were all found.
     """
 
     __slots__ = ("between", "cost", "cut_cost", "cuts", "gone", "known", "strange", "used")
@@ -176,7 +175,7 @@ class HeadShapes(Generic[S]):
 
     def take(self, remembered: Remembered[S], cost: int) -> bool:
         """Whether there is room for so many bytes more that are found out of a shape. They are the shape's then."""
-        if remembered.gone or not self._has_room(cost) or remembered.gone:
+        if remembered.gone or not self._has_room(cost) or remembered.gone:  # looking for room may have done away with it
             return False
         remembered.cost += cost
         self._held += cost

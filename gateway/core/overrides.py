@@ -76,12 +76,9 @@ def nothing_misleads(method: str, names: KeysView[bytes], target: bytes) -> bool
     """Whether the lower-case names of a request's fields, its method and its target show at next to no cost that
     `Overrides.clean` has nothing to remove, and that `methods_asked` finds nothing.
     """
-    return target_misleads_nobody(method, target) and (names <= _plain or _learn(names))
-
-
-def target_misleads_nobody(method: str, target: bytes) -> bool:
-    """The part of `nothing_misleads` that method and target decide."""
-    return method != "HEAD" and not (b"?" in target and (b"%" in target or b"method" in target))
+    if method == "HEAD" or (b"?" in target and (b"%" in target or b"method" in target)):
+        return False
+    return names <= _plain or _learn(names)
 
 
 def _learn(names: KeysView[bytes]) -> bool:

@@ -33,18 +33,26 @@ def _claim(port: int) -> bool:
     """Whether the port is this process's choice from now on, until it ends: byte `port` of a file is locked. A child has none of its
     parent's locks, and the file must be opened once: a process loses all of them when it closes any descriptor of it.
     """
+    claims = _claims()
+    if claims is None:
+        return True
     try:
-        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
         return False
     return True
 
 
 @functools.cache
-def _claims() -> int:
-    """The file of this user's claims. It has no bytes; a lock needs none."""
+def _claims() -> int | None:
+    """The file of this user's claims. It has no bytes; a lock needs none. None where it cannot be had: what others chose is not known
+    then.
+    """
     path = Path(tempfile.gettempdir()) / f"idempotency-gateway-{os.geteuid()}.ports"
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
 
 
 def _can_bind(port: int) -> bool:

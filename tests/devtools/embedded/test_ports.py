@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -9,6 +10,7 @@ from gateway.devtools.embedded import ports
 
 CHOOSES = """
 import sys
+import tempfile
 from gateway.devtools.embedded import ports
 ports.PORTS = range(*map(int, sys.argv[1:]))
 print(*[ports.free_port() for _ in range(3)], flush=True)
@@ -35,6 +37,16 @@ def test_processes_choose_different_ports(few: range) -> None:
         for process in processes:
             process.communicate()
     assert len(chosen) == len(set(chosen)) == 18
+
+
+def test_where_nothing_can_be_claimed_a_port_is_had_all_the_same(few: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder for temporary files, or a stranger's link in it."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/none")
+    ports._claims.cache_clear()
+    try:
+        assert ports.free_port() in few
+    finally:
+        ports._claims.cache_clear()
 
 
 def test_a_port_is_free_again_when_its_process_has_ended(few: range) -> None:
