@@ -17,11 +17,13 @@ from gateway.core.accepted import parse_operation_id, preference_of
 from gateway.core.attempt_token import read_token as read_attempt
 from gateway.core.canonical import canonicalise
 from gateway.core.client_address import client_address
+from gateway.core.field_names import VARY
 from gateway.core.fingerprint import Content, make_fingerprinter
 from gateway.core.fingerprint_head import counted_parameters
 from gateway.core.fingerprint_policy import FingerprintPolicy
 from gateway.core.forms import read_form, without_named
 from gateway.core.forwarded import closes_quotes, read_for
+from gateway.core.head_shapes import HeadShapes
 from gateway.core.headers import Fields, Forwarding, Hop, to_upstream
 from gateway.core.host import asked_for
 from gateway.core.key import find_key, find_key_in, find_key_in_body, find_key_in_form
@@ -57,6 +59,7 @@ OVERRIDES = make_overrides([Policy("pay", ())])
 REWRITING = Rewriting(None)
 HOP = Hop(b"127.0.0.1", b"http", b"h", trusted=True, request_id=b"r", forwarding=Forwarding.BOTH)
 PRINT = make_fingerprinter(FingerprintPolicy(headers=("x-a",)), b"secret")
+SHAPES = HeadShapes[None](VARY)
 IGNORING = make_fingerprinter(FingerprintPolicy(ignore=("/a/*/b", "/*/*"), only=("/*/c", "/a/*")), b"secret")
 
 
@@ -215,6 +218,17 @@ CASES = [
     pytest.param(
         times(b"x", b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n'), parts_in_pieces, 16_000, id="multipart in pieces"
     ),
+    *[
+        pytest.param(times(unit, b"\r\nCookie: ", tail + b"\r\n\r\n"), SHAPES._split, 8_000, id=f"shape, {name}")
+        for name, unit, tail in (
+            ("a value that ends in no plain text", b"a", b"\x80"),
+            ("blanks behind a value", b" ", b""),
+            ("blanks in a value", b"a ", b"\x80"),
+            ("a blank at the end", b"a", b" "),
+            ("many fields", b"1\r\ndate: ", b"2"),
+            ("beginnings of fields", b"\r\ncookie", b""),
+        )
+    ],
     pytest.param(times(b"A", b"--b\r\n"), parts_in_pieces, 64_000, id="multipart head in pieces"),
     pytest.param(times(b"0", b"1;a="), chunks_in_pieces, 32_000, id="a chunk's extension in pieces"),
     pytest.param(times(b"1\r\na\r\n"), chunks_in_pieces, 16_000, id="small chunks"),

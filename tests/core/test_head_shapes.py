@@ -121,6 +121,7 @@ def test_what_clients_invent_does_not_fill_the_memory_nor_drive_out_what_is_used
     known = [number for number in range(100) if is_known(shapes, head_of(number))]
     assert 5 < len(known) < 40
     assert known == [*range(len(known))]
+    asked, unasked, *_ = shapes._shapes.values()
     for number in range(300_000):
         learn(shapes, head_of(0))
         if learn(shapes, head_of(100 + number % 500)):
@@ -131,6 +132,10 @@ def test_what_clients_invent_does_not_fill_the_memory_nor_drive_out_what_is_used
     assert not is_known(shapes, head_of(1))
     assert is_known(shapes, head_of(0))
     assert shapes._held <= 100_000
+    held = shapes._held
+    assert not shapes.take(unasked, 10)
+    assert shapes._held == held
+    assert not asked.gone
 
 
 @pytest.mark.parametrize("lengths", [range(1, 400)])

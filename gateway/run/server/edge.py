@@ -21,7 +21,7 @@ from gateway.upstream import Balancer
 def make_identifier(config: Config, upstreams: Mapping[str, Balancer], before: Identifier | None = None) -> Identifier:
     """The identifier of callers. Raises `PrincipalError`."""
     policies = tuple(guarded(config))
-    # To load the system's authorities takes as long as all else of a start: they are for addresses of keys alone.
+    # The system's authorities take tens of milliseconds to load: they are for addresses of keys alone.
     asks = any(isinstance(source, JwtPrincipal) and isinstance(source.keys, JwksUrl) for policy in policies for source in policy.principal)
     return Identifier(policies, upstreams, SystemClock(), tls=client_context(None) if asks else None, before=before)
 
