@@ -152,16 +152,23 @@ class Attempt:
         """See `gateway.ports.Receiver`."""
         self._go_on(response)
 
-    def failed(self, failure: InDoubt) -> None:
+    def failed(self, failure: InDoubt | NotSent) -> None:
         """See `gateway.ports.Receiver`."""
         self._go_on(failure)
+
+    def not_begun(self) -> None:
+        """See `gateway.ports.Receiver`."""
+        self._exchange = None
+        self._go_on(None)
 
     def stop(self) -> None:
         """The process is going away: what was not sent yet is not sent any more, and what is at the upstream ends in doubt."""
         self._stopped = True
-        if self._exchange is not None and self._task is None:
-            self._exchange.close()
-            self._go_on(InDoubt(DoubtReason.GATEWAY_STOPPED))
+        exchange = self._exchange
+        if exchange is not None and self._task is None:
+            held = exchange.held
+            exchange.close()
+            self._go_on(NotSent(NotSentReason.SHUTTING_DOWN) if held else InDoubt(DoubtReason.GATEWAY_STOPPED))
         elif self._executing and self._task is not None:
             self._task.cancel()
 

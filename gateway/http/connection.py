@@ -12,7 +12,6 @@ from typing import Protocol, cast
 
 from gateway.core.headers import Fields
 from gateway.core.problems import Problem
-from gateway.http.cork import SMALL, Cork
 from gateway.http.head_parser import HeadParser
 from gateway.http.limits import ClientLimits, Crowd, peer_address
 from gateway.http.lingering_close import FAREWELL, LINGER
@@ -24,6 +23,7 @@ from gateway.http.response import untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
 from gateway.principal import certificate_subject
+from gateway.runtime.cork import SMALL, Cork
 
 TURNED_AWAY = 256
 """As many connections too many are told so at a time; what comes on top is cut."""

@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection
 
 from gateway.core.field_names import VARY
 from gateway.http.connection import TURNED_AWAY, ClientConnection
-from gateway.http.cork import Cork
 from gateway.http.limits import ClientLimits, Crowd
 from gateway.http.problem import ProblemWriter
 from gateway.http.refusals import Refusals
 from gateway.http.request_cycle import Handler
 from gateway.http.request_shapes import RequestShapes
 from gateway.ports import Memory
+from gateway.runtime.cork import Cork
 
 
 class ProxyServer:

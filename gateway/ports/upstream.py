@@ -152,7 +152,7 @@ class UpstreamResponse(Protocol):
 
 
 class Receiver(Protocol):
-    """Who asked `Upstream.begin`, and is told once what came of it: by `answered` or by `failed`. If that
+    """Who asked `Upstream.begin`, and is told once what came of it: by `answered`, `failed` or `not_begun`. If that
     raises, it is told again, once: what was sent must not be forgotten.
     """
 
@@ -160,16 +160,25 @@ class Receiver(Protocol):
         """The head of the final response has arrived."""
         ...
 
-    def failed(self, failure: InDoubt) -> None:
-        """No response came, or none that is whole up to the end of its head."""
+    def failed(self, failure: InDoubt | NotSent) -> None:
+        """No response came, or none that is whole up to the end of its head; or nothing was sent, and nothing will be."""
+        ...
+
+    def not_begun(self) -> None:
+        """Nothing was sent, since the connection has gone meanwhile: `Upstream.send` is the way."""
         ...
 
 
 class Exchanging(Protocol):
     """A request that is on its way."""
 
+    @property
+    def held(self) -> bool:
+        """Whether it is still held back, so that nothing of it was written."""
+        ...
+
     def close(self) -> None:
-        """Cut the connection; the receiver is told nothing any more."""
+        """Cut the connection, or write nothing to it; the receiver is told nothing any more."""
         ...
 
 
@@ -191,11 +200,11 @@ class Upstream(Protocol):
         ...
 
     def begin(self, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> Exchanging | None:
-        """As `send`, for a request that can be written at once; what comes of it is told to `receiver`, at the earliest
-        before `begin` returns.
+        """As `send`, for a request that can be written at once, or at the end of this turn of the event loop; what comes
+        of it is told to `receiver`, at the earliest before `begin` returns.
 
-        None: it cannot, for example because there is no connection yet; nothing was done, and `send` is the way. Raises
-        NotSent(LEASE_LAPSED) if the fence says no.
+        None: it cannot, for example because there is no connection yet; nothing was done, and `send` is the way. If the
+        fence says no, it raises NotSent(LEASE_LAPSED), or tells the receiver so at the end of the turn.
         """
         ...
 

@@ -107,9 +107,13 @@ class Passage(Underway):
         """See `gateway.ports.Receiver`."""
         self._end(self._receive, response)
 
-    def failed(self, failure: InDoubt) -> None:
+    def failed(self, failure: InDoubt | NotSent) -> None:
         """See `gateway.ports.Receiver`."""
         self._end(self._fall, failure)
+
+    def not_begun(self) -> None:
+        """See `gateway.ports.Receiver`."""
+        self._end(self._resume, self._call)
 
     def cancel(self) -> None:
         """See `Underway`. The client may be gone, too."""
@@ -141,8 +145,11 @@ class Passage(Underway):
             reply = self._failed(error)
         return self._desk.finish(self._call, reply)
 
-    def _fall(self, failure: InDoubt) -> Answering:
+    def _fall(self, failure: InDoubt | NotSent) -> Answering:
         return self._desk.finish(self._call, self._failed(failure))
+
+    def _resume(self, call: Call) -> Answering:
+        return self._desk.wait(call, self.run())
 
     # ---- the long way
 

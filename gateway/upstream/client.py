@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable
 
 from gateway.ports import NotSent, NotSentReason, Receiver, UpstreamRequest
+from gateway.runtime.cork import Cork
 from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import Exchange
 from gateway.upstream.framing import encode
@@ -32,6 +33,7 @@ class HttpUpstream:
         self._prefix = endpoint.prefix
         self._violations = ProtocolViolations(settings.url)
         self._pool = Pool(settings, endpoint, tls, server_name)
+        self._cork = Cork()
 
     @property
     def open(self) -> int:
@@ -58,13 +60,15 @@ class HttpUpstream:
         failed: Callable[[], None] | None = None,
         answered: Callable[[Exchange], None] | None = None,
     ) -> Exchange | None:
-        """The short way of `send`, see the port: write the request to an idle connection, at once. A caller without a
-        `receiver` then waits for the exchange's `head`. The rest is as for `send`.
+        """The short way of `send`, see the port: write the request to an idle connection, at once or, if another was
+        written in this turn of the event loop, at its end. A caller without a `receiver` then waits for the exchange's
+        `head`; his is written at once. The rest is as for `send`.
 
         None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as
         `send`.
         """
-        connection = self._pool.take() if isinstance(request.body, bytes) else None
+        held = receiver is not None and self._cork.turn
+        connection = self._pool.take(later=held) if isinstance(request.body, bytes) else None
         if connection is None:
             return None
         return self._begin(connection, request, fence, connection.loop.time() if started is None else started, failed, answered, receiver)
@@ -129,14 +133,14 @@ class HttpUpstream:
         answered: Callable[[Exchange], None] | None,
         receiver: Receiver | None,
     ) -> Exchange:
-        """Ask the fence, and write the request's first bytes. Otherwise, whatever is raised, the pool gets the
-        connection back.
+        """Ask the fence, and write the request's first bytes, or hold them back. Otherwise, whatever is raised, the pool
+        gets the connection back.
         """
         begun = False
         try:
             data, bound = encode(request, self.settings.host, self._prefix)
             exchange = Exchange(connection, self.settings, request, fence, started, bound, failed, answered, self._violations, receiver)
-            begun = exchange.begin(data)
+            begun = exchange.begin(data) if receiver is None else exchange.begin_within(self._cork, data)
         finally:
             if not begun:
                 self._pool.release(connection)

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from gateway.core.model import Headers
-from gateway.ports import DoubtReason, InDoubt, Receiver, UpstreamRequest
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Receiver, UpstreamRequest
+from gateway.runtime.cork import Cork
 from gateway.upstream.connection import HIGH_WATER, Connection
 from gateway.upstream.parser import ResponseParser
 from gateway.upstream.protocol_violations import ProtocolViolations
@@ -45,6 +46,7 @@ class Exchange:
         "_failure",
         "_fence",
         "_headed",
+        "_held",
         "_high_water",
         "_lasting",
         "_left",
@@ -99,6 +101,7 @@ class Exchange:
         self._expiry = DoubtReason.TOTAL_TIMEOUT
         self._failure: BaseException | None = None
         self._headed = False
+        self._held: bytes | None = None
         self._whole = False
         self._left = b""
         self._high_water = HIGH_WATER
@@ -129,6 +132,25 @@ class Exchange:
         if connection.unsent:
             connection.guarded(self, self.limit_silence)
         return True
+
+    def begin_within(self, cork: Cork, data: bytes) -> bool:
+        """As `begin`, now or at the end of this turn of the event loop. Only then the fence is asked, and the connection
+        looked at: what has become of either, the receiver is told.
+        """
+        if not cork.holds(self):
+            return self.begin(data)
+        self._held = data
+        return True
+
+    @property
+    def held(self) -> bool:
+        """See `gateway.ports.Exchanging`."""
+        return self._held is not None
+
+    def turn_ended(self) -> None:
+        """See `gateway.runtime.cork.Corked`."""
+        if self._connection is not None:  # else it was closed meanwhile
+            self._connection.guarded(self, self._begin_late)
 
     def send_on(self, data: bytes) -> Connection | None:
         """Write more of the request, in the step in which the fence allows it, and give the connection. None: there is
@@ -260,6 +282,8 @@ class Exchange:
         self._receiver = None
         if self._tunnel is not None:
             self.tunnel().close()
+        if self._held is not None and self._connection is not None:
+            self._give_back(self._connection)
         if self._connection is not None:
             self.fail(InDoubt(DoubtReason.DISCONNECTED, self._seen_status()))
 
@@ -316,6 +340,26 @@ class Exchange:
         self._wake()
 
     # Inside
+
+    def _begin_late(self) -> None:
+        """Nothing is written to a connection that has gone since, nor under a lease that has lapsed since."""
+        connection, data, self._held = self._connection, self._held, None
+        assert connection is not None, "nobody has closed it"
+        assert data is not None, "it is held back"
+        if not connection.quiet():
+            if self._receiver is not None:
+                self._receiver.not_begun()
+            self._receiver = self._connection = None
+            connection.cut()
+        elif not self.begin(data):
+            self._failure = NotSent(NotSentReason.LEASE_LAPSED)
+            self._give_back(connection)
+            self._wake()
+
+    def _give_back(self, connection: Connection) -> None:
+        """To the pool, untouched."""
+        self._connection = self._held = None
+        connection.finish(reusable=True, patience=connection.patience)
 
     def _begin_response(self, parser: ResponseParser) -> None:
         """The final response's head is whole. From now on only `total` counts, and silence while a caller waits for the
@@ -451,7 +495,7 @@ class Exchange:
             if self._failure is None:
                 receiver.answered(self)
             else:
-                assert isinstance(self._failure, InDoubt), "only a streamed body can raise something else"
+                assert isinstance(self._failure, InDoubt | NotSent), "only a streamed body can raise something else"
                 receiver.failed(self._failure)
             self._receiver = None  # one that has raised is told again, by `broken`
         elif waiter is not None and not waiter.done():

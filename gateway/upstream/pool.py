@@ -54,12 +54,14 @@ class Pool:
         """Whether the next call would have to wait for a slot."""
         return not self._idle and self.open >= self._settings.max_connections
 
-    def take(self) -> Connection | None:
-        """An idle connection, if there is one on which nothing has happened and whose time is not up."""
+    def take(self, *, later: bool = False) -> Connection | None:
+        """An idle connection, if there is one on which nothing has happened and whose time is not up. `later`: who takes
+        it looks whether it is `quiet` itself, in the step that writes to it.
+        """
         idle = self._idle
         while idle:
             connection = idle.pop()
-            if connection.loop.time() < connection.rests_until and connection.quiet():  # the alarm may not have rung yet
+            if connection.loop.time() < connection.rests_until and (later or connection.quiet()):  # the alarm may not have rung yet
                 return connection
             connection.cut()
         return None

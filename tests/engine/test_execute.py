@@ -190,6 +190,26 @@ async def test_nothing_is_sent_past_the_lease(stage: Stage) -> None:
 
 
 @scene
+async def test_nothing_that_was_held_back_is_sent_past_the_lease(stage: Stage) -> None:
+    """A process that is frozen within a turn of its event loop goes on when its lease has lapsed."""
+    stage.upstream.plays(Part(held_for=28.0))
+    reply = stage.begin()
+    await stage.clock.sleep(27.5)
+    assert not reply.done()
+    assert refused(await reply) == (503, "upstream-unreachable")
+    assert stage.upstream.sent == []
+    assert (await stage.record()).status is Status.FAILED_RETRYABLE
+
+
+@scene
+async def test_what_was_held_back_and_not_begun_is_sent_once(stage: Stage) -> None:
+    """Its connection went before anything was written."""
+    stage.upstream.plays(Part(held_for=0.5, connection_lost=True))
+    assert told(await stage.ask())[:2] == (Label.EXECUTE, 201)
+    assert len(stage.upstream.sent) == 1
+
+
+@scene
 async def test_a_renewed_lease_may_be_sent_under(stage: Stage) -> None:
     """The keeper renews a lease every third of it, so that a slow dial does not end at the fence."""
     keeping = stage.loop.create_task(stage.keeper.run())

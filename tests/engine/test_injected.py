@@ -21,7 +21,7 @@ from gateway.engine.answers import Passed, Relayed, Replayed, Reply
 from gateway.engine.dependencies import Dependencies
 from gateway.engine.engine import Engine
 from gateway.engine.foreign_fingerprints import ForeignFingerprints
-from gateway.ports import DoubtReason, Exchanging, InDoubt, Receiver, Recollection, Retention, UpstreamRequest, UpstreamResponse
+from gateway.ports import DoubtReason, Exchanging, InDoubt, NotSent, Receiver, Recollection, Retention, UpstreamRequest, UpstreamResponse
 from gateway.ports.participation import Participant
 from gateway.store.cached import CachedStore
 from gateway.store.replay_cache import ReplayCache
@@ -122,12 +122,15 @@ class WiredReceiver:
     def answered(self, response: UpstreamResponse) -> None:
         self._tell("answered", self._receiver.answered, self._wire.around(response))
 
-    def failed(self, failure: InDoubt) -> None:
+    def failed(self, failure: InDoubt | NotSent) -> None:
         self._tell("failed", self._receiver.failed, failure)
 
-    def _tell(self, name: str, call: Callable[..., None], what: Any) -> None:
+    def not_begun(self) -> None:
+        self._tell("not_begun", self._receiver.not_begun)
+
+    def _tell(self, name: str, call: Callable[..., None], *what: Any) -> None:
         try:
-            self._wire.call(name, call, what)
+            self._wire.call(name, call, *what)
         except Defect:
             self._receiver.failed(InDoubt(DoubtReason.GATEWAY_ERROR))
 
@@ -221,6 +224,9 @@ CASES = {
     "one that is remembered": Case(POLICY, completed, remembered=True),
     "one whose lease has lapsed": Case(POLICY, lapsed),
     "one that waits": Case(replace(POLICY, in_flight=InFlight.WAIT), under_way),
+    "one that is held back": Case(POLICY, nothing, Part(held_for=0.0)),
+    "one that is held back for too long": Case(POLICY, nothing, Part(held_for=28.0)),
+    "one whose connection goes meanwhile": Case(POLICY, nothing, Part(held_for=0.0, connection_lost=True)),
     "a refusal": Case(POLICY, nothing, Part(status=429)),
     "a doubt": Case(POLICY, nothing, Part(status=503)),
     "a stream": Case(replace(POLICY, stream=True), nothing, Part(pieces=(b"a", b"b", b"c"))),

@@ -127,6 +127,19 @@ async def test_an_attempt_that_has_not_begun_is_stopped_before_it_sends(stage: S
 
 
 @scene
+async def test_what_is_held_back_as_the_process_stops_is_not_sent(stage: Stage) -> None:
+    """Nor is it in doubt: its client is told so, and its key is free for a retry."""
+    stage.upstream.plays(Part(held_for=5.0))
+    asked = stage.begin()
+    await stage.clock.sleep(0.5)
+    if stage.upstream.held:  # else it is sent the long way, and waits for its answer
+        assert await stage.engine.drain(1.0)
+        assert refused(await asked) == (503, "upstream-unreachable")
+        assert (await stage.record()).last_error_code == NotSentReason.SHUTTING_DOWN.value
+        assert stage.upstream.sent == []
+
+
+@scene
 async def test_a_drain_waits_for_attempts_that_begin_meanwhile(stage: Stage) -> None:
     """A request that was being reserved when the drain began is served to its end."""
     stage.upstream.plays(Part(pauses=(1.0,)), Part(pauses=(3.0,)))

@@ -3,10 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.core.model import Headers
-from gateway.ports import InDoubt, NotSent, NotSentReason, Receiver, Tunnel, UpstreamRequest
+from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, Receiver, Tunnel, UpstreamRequest
 from tests.engine.store import Teller
 from tests.support.responses import Body
 
@@ -15,7 +15,8 @@ from tests.support.responses import Body
 class Part:
     """What the upstream does with one request. `pauses` are waited before the head and before each piece; `raises` comes in the end.
 
-    `dials` seconds pass before the fence is asked; `comes` is called just before its head is told.
+    `dials` seconds pass before the fence is asked; `comes` is called just before its head is told. `held_for` seconds a request that can be
+    sent at once is held back, until it is sent, or its connection turns out to be lost.
     """
 
     status: int = 201
@@ -27,6 +28,8 @@ class Part:
     dials: float = 0.0
     length: int | None = None
     comes: Callable[[], object] = lambda: None
+    held_for: float | None = None
+    connection_lost: bool = False
 
     def waits(self) -> Iterator[float]:
         yield from self.pauses
@@ -35,10 +38,11 @@ class Part:
 
 
 class Playing:
-    """A request that `ActingUpstream.begin` has sent."""
+    """A request that `ActingUpstream.begin` has sent, or will, by then."""
 
-    def __init__(self, task: "asyncio.Task[None]") -> None:
+    def __init__(self, task: "asyncio.Task[None]", *, held: bool = False) -> None:
         self._task = task
+        self.held = held
 
     def close(self) -> None:
         self._task.cancel()
@@ -55,13 +59,14 @@ class ActingUpstream:
         self._at_once = at_once
         self.parts: deque[Part] = deque()
         self.sent: list[UpstreamRequest] = []
+        self.held: list[Playing] = []
 
     def plays(self, *parts: Part) -> None:
         self.parts.extend(parts)
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> "_Response":
         part = self.parts.popleft() if self.parts else Part()
-        await asyncio.sleep(part.dials)
+        await asyncio.sleep(part.dials or part.held_for or 0.0)
         if part.raises_unsent is not None:
             self._stage.tell("upstream: not sent")
             raise part.raises_unsent
@@ -73,10 +78,34 @@ class ActingUpstream:
         waits = part.dials or part.raises_unsent is not None or not isinstance(part.raises, InDoubt | None)
         if waits or not self._at_once:
             return None
+        if part.held_for is not None:
+            playing = Playing(asyncio.get_running_loop().create_task(self._hold(part, request, fence, receiver)), held=True)
+            self.held.append(playing)
+            return playing
         self._take(request, fence)
         if self.parts:
             self.parts.popleft()
         return Playing(asyncio.get_running_loop().create_task(self._tell(part, receiver)))
+
+    async def _hold(self, part: Part, request: UpstreamRequest, fence: Callable[[], bool], receiver: Receiver) -> None:
+        """What goes out at the end of a turn, which lasts so long as the part says."""
+        assert part.held_for is not None
+        await asyncio.sleep(part.held_for)
+        self.held.pop().held = False
+        if part.connection_lost:
+            self.parts[0] = replace(part, held_for=None, dials=0.001)
+            receiver.not_begun()
+            return
+        try:
+            self._take(request, fence)
+        except NotSent as failure:
+            receiver.failed(failure)
+            return
+        except Exception:  # as on a real connection
+            receiver.failed(InDoubt(DoubtReason.GATEWAY_ERROR))
+            return
+        self.parts.popleft()
+        await self._tell(part, receiver)
 
     def _take(self, request: UpstreamRequest, fence: Callable[[], bool]) -> None:
         if not fence():

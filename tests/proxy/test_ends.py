@@ -18,7 +18,7 @@ from gateway.http.connection import ClientConnection
 from gateway.http.problem import ProblemWriter
 from gateway.http.request import Request, RequestFactory
 from gateway.http.response import Answering
-from gateway.ports import DoubtReason, FinishedRequest, InDoubt, Receiver, Tunnel, UpstreamRequest, UpstreamResponse
+from gateway.ports import DoubtReason, FinishedRequest, InDoubt, NotSent, NotSentReason, Receiver, Tunnel, UpstreamRequest, UpstreamResponse
 from gateway.proxy.call import Call
 from gateway.proxy.handler import Proxy
 from gateway.proxy.rendering import Renderer
@@ -49,13 +49,19 @@ class Counting(NotingObserver):
 class Silent:
     """An upstream that answers when it is told to, if ever. With `at_once` it takes requests without a wait, and calls who asked."""
 
+    held = False
+
     def __init__(self, *, at_once: bool = False) -> None:
         self._at_once = at_once
         self.says: Exception | None = None
         self.receiver: Receiver | None = None
         self.closed = 0
+        self.sent: list[UpstreamRequest] = []
 
     async def send(self, request: UpstreamRequest, fence: Callable[[], bool]) -> UpstreamResponse:
+        self.sent.append(request)
+        if isinstance(self.says, NotSent):
+            raise self.says
         await asyncio.Event().wait()
         raise AssertionError("nothing happened")
 
@@ -243,6 +249,34 @@ async def test_what_fails_behind_an_answer_is_no_second_answer(monkeypatch: pyte
         await front.closed()
     assert answer.status == 502
     assert front.observer.in_flight == {"slow": 0}
+
+
+async def test_what_was_held_back_and_not_begun_goes_the_long_way() -> None:
+    async with Front(at_once=True) as front, front.peer() as peer:
+        receiver = await begun(front, peer, "Connection: close")
+        front.upstream.says = NotSent(NotSentReason.SHUTTING_DOWN)
+        receiver.not_begun()
+        answer = await peer.answer()
+    assert (answer.status, len(front.upstream.sent), front.upstream.closed) == (503, 1, 0)
+    assert front.observer.in_flight == {"slow": 0}
+
+
+async def test_what_was_held_back_and_will_not_be_sent_is_answered() -> None:
+    async with Front(at_once=True) as front, front.peer() as peer:
+        (await begun(front, peer, "Connection: close")).failed(NotSent(NotSentReason.LEASE_LAPSED))
+        assert (await peer.answer()).status == 503
+    assert (front.upstream.sent, front.observer.in_flight) == ([], {"slow": 0})
+
+
+async def test_what_is_not_begun_once_its_client_has_left_is_not_sent() -> None:
+    async with Front(at_once=True) as front:
+        async with front.peer() as peer:
+            receiver = await begun(front, peer)
+            peer.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its end is no half-close, but a reset
+        await until(lambda: front.upstream.closed)
+        receiver.not_begun()
+        await front.closed()
+    assert (front.upstream.sent, front.observer.in_flight) == ([], {"slow": 0})
 
 
 async def test_a_client_that_leaves_cuts_what_was_written_at_once() -> None:

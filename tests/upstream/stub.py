@@ -155,14 +155,15 @@ def allow() -> bool:
 
 
 class Fence:
-    """Allows, and counts how often it was asked."""
+    """Allows, or not, and counts how often it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, allows: bool = True) -> None:
         self.asked = 0
+        self._allows = allows
 
     def __call__(self) -> bool:
         self.asked += 1
-        return True
+        return self._allows
 
 
 def request(

@@ -18,14 +18,18 @@ class Told:
 
     def __init__(self) -> None:
         self.response: UpstreamResponse | None = None
-        self.failure: InDoubt | None = None
+        self.failure: InDoubt | NotSent | None = None
         self.times = 0
+        self.not_begun_times = 0
 
     def answered(self, response: UpstreamResponse) -> None:
         self.response, self.times = response, self.times + 1
 
-    def failed(self, failure: InDoubt) -> None:
+    def failed(self, failure: InDoubt | NotSent) -> None:
         self.failure, self.times = failure, self.times + 1
+
+    def not_begun(self) -> None:
+        self.not_begun_times += 1
 
 
 async def begun(upstream: HttpUpstream | Balancer, told: Told, what: UpstreamRequest | None = None) -> Exchange:
@@ -159,7 +163,7 @@ class Raising(Told):
         self._raise()
         super().answered(response)
 
-    def failed(self, failure: InDoubt) -> None:
+    def failed(self, failure: InDoubt | NotSent) -> None:
         self._raise()
         super().failed(failure)
 

@@ -69,8 +69,11 @@ async def test_a_connection_whose_end_came_with_its_answer_takes_no_request(tls_
         def answered(self, response: UpstreamResponse) -> None:
             begun.append(client.begin(request(), allow, self))
 
-        def failed(self, failure: InDoubt) -> None:
+        def failed(self, failure: InDoubt | NotSent) -> None:
             raise failure
+
+        def not_begun(self) -> None:
+            raise AssertionError("it was alone in its turn")
 
     async def once_more(peer: Peer) -> None:
         await peer.request()

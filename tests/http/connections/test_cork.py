@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.http.connection import ClientConnection
-from gateway.http.cork import SMALL, Cork
 from gateway.http.request import Request
 from gateway.http.response import CONTINUE, wire_response
+from gateway.runtime.cork import SMALL, Cork
 from tests.http.connections.house import House, Peer, answers, connection_of, get, request, until
 
 LARGE = SMALL + 1

@@ -1,6 +1,6 @@
 """Gateways with one rule broken. Each must be found out by the simulation, else the same mistake in the product would not be either."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID
@@ -13,7 +13,7 @@ from gateway.engine.lost import LostReply
 from gateway.engine.request import GuardedRequest
 from gateway.engine.search import Found as Known
 from gateway.engine.search import Search
-from gateway.ports import Remembered, Retention, Settled, StoreUnavailable, Swept, Transition
+from gateway.ports import Remembered, Retention, Settled, StoreUnavailable, Swept, Transition, UpstreamRequest
 from gateway.ports.accepted import Ended, Parked, Promise
 from gateway.ports.accepted import Taken as TakenWork
 from gateway.ports.participation import Progress
@@ -29,7 +29,7 @@ from tests.system.simulation.authority import UnreliableAcceptance, UnreliableSt
 from tests.system.simulation.environment import SeededRandomness
 from tests.system.simulation.gateway import Rules
 from tests.system.simulation.hot import SimulatedHotPath
-from tests.system.simulation.upstream import SimulatedUpstream
+from tests.system.simulation.upstream import Operation, SimulatedUpstream
 
 LONG = Retention(1000.0)
 
@@ -234,6 +234,11 @@ class CompletesByAnyToken(SimulatedUpstream):
         super().complete(replace(token, owner=row.owner), headers, body)
 
 
+class WritesLateWithoutTheFence(SimulatedUpstream):
+    def take_late(self, request: UpstreamRequest, fence: Callable[[], bool], kind: str) -> Operation:
+        return super().take_late(request, lambda: True, kind)
+
+
 class TakesWhatIsTaken(UnreliableAcceptance):
     def _take(self, terms: Terms, limit: int, owners: Sequence[bytes], doubtful: float | None) -> Sequence[TakenWork]:
         rows = self._world.authority._rows
@@ -273,6 +278,7 @@ MUTANTS: Mapping[str, Rules] = MappingProxyType(
         "releases without looking at the owner": Rules(authority=ReleasesForAnybody),
         "answers before the commit": Rules(authority=SaysDoneBeforeTheCommit),
         "sends without the fence": Rules(keeper=SendsUnderAnyLease),
+        "asks no fence at the end of a turn": Rules(upstream=WritesLateWithoutTheFence),
         "takes a lapsed lease for free": Rules(engine=TakesLapsedLeasesForFree),
         "goes on after a lost reply without looking": Rules(engine=GoesOnWithoutLooking),
         "goes on after a lost reply by what it reads": Rules(engine=GoesOnByWhatItReads),

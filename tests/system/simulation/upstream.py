@@ -71,10 +71,36 @@ class SimulatedUpstream:
         kind = self._kind()
         if kind in WAITS or self._world.random.random() < 0.5:
             return None
+        if self._world.random.random() < 0.3:
+            exchange = SimulatedExchange(held=True)
+            exchange.task = self._world.loop.create_task(self._hold(exchange, request, fence, kind, receiver))
+            return exchange
         self._world.journal.count("sent at once")
         operation = self._take(request, fence, kind)
         coming = self._exchange(operation, kind)  # the upstream has it now, whatever becomes of this process
         return SimulatedExchange(self._world.loop.create_task(_tell(coming, receiver)))
+
+    async def _hold(
+        self, exchange: "SimulatedExchange", request: UpstreamRequest, fence: Callable[[], bool], kind: str, receiver: Receiver
+    ) -> None:
+        """At the end of the turn it is sent, unless its lease may not be trusted any more, or its connection has gone."""
+        await asyncio.sleep(0)
+        exchange.held = False
+        if self._world.random.random() < 0.2:
+            self._world.journal.count("not begun")
+            receiver.not_begun()
+            return
+        try:
+            operation = self.take_late(request, fence, kind)
+        except NotSent as failure:
+            receiver.failed(failure)
+            return
+        self._world.journal.count("sent at the end of a turn")
+        await _tell(self._exchange(operation, kind), receiver)
+
+    def take_late(self, request: UpstreamRequest, fence: Callable[[], bool], kind: str) -> Operation:
+        """Send what was held back. Raises `NotSent`."""
+        return self._take(request, fence, kind)
 
     def _take(self, request: UpstreamRequest, fence: Callable[[], bool], kind: str) -> Operation:
         world, operation = self._world, Operation.of(request)
@@ -224,13 +250,15 @@ def answer_body(operation: Operation, *, executed: bool, number: int | None, ver
 
 
 class SimulatedExchange:
-    """A request that was sent at once, in a task of the gateway's."""
+    """A request that was sent at once, or is held back, in a task of the gateway's."""
 
-    def __init__(self, task: "asyncio.Task[None]") -> None:
-        self._task = task
+    def __init__(self, task: "asyncio.Task[None] | None" = None, *, held: bool = False) -> None:
+        self.task = task
+        self.held = held
 
     def close(self) -> None:
-        self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
 
 class SimulatedResponse:
