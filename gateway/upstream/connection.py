@@ -41,8 +41,10 @@ class Owner(Protocol):
         ...
 
 
-class Receiver(Protocol):
-    """The exchange on a connection. Each call may cut or finish the connection."""
+class Occupant(Protocol):
+    """What a connection belongs to for a while: an exchange, or a tunnel. Each call may cut or finish the connection."""
+
+    __slots__ = ()
 
     def received(self, data: bytes) -> None: ...
 
@@ -106,7 +108,7 @@ class Connection(asyncio.Protocol):
         self.rests_until = 0.0
         self._owner = owner
         self._shapes = shapes
-        self._exchange: Receiver | None = None
+        self._exchange: Occupant | None = None
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
         self._reading = True
@@ -131,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._tls = secured.get_extra_info("ssl_object")
         secured.set_write_buffer_limits(high=1, low=0)  # it pauses *at* its limit, not above it: with 0 it would never resume
 
-    def begin(self, exchange: Receiver, data: bytes) -> None:
+    def begin(self, exchange: Occupant, data: bytes) -> None:
         """Write the request's first bytes, and let all that comes back belong to `exchange`."""
         self._exchange = exchange
         assert self._transport is not None
@@ -140,7 +142,7 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._break(exchange, error)
 
-    def hand_over(self, exchange: Receiver) -> None:
+    def hand_over(self, exchange: Occupant) -> None:
         """Let all that happens from now on belong to `exchange` instead of the one before, and read on for it."""
         self._exchange = exchange
         self.set_reading(on=True)
@@ -233,12 +235,12 @@ class Connection(asyncio.Protocol):
             return False
         return self._tls is None or _has_nothing(self._tls)
 
-    def guarded(self, receiver: Receiver, callback: Callable[[], None]) -> None:
-        """Call back a receiver under the rule of this module for exceptions."""
+    def guarded(self, occupant: Occupant, callback: Callable[[], None]) -> None:
+        """Call back an occupant under the rule of this module for exceptions."""
         try:
             callback()
         except BaseException as error:
-            self._break(receiver, error)
+            self._break(occupant, error)
 
     def _end(self) -> None:
         self.sound = False
@@ -249,15 +251,15 @@ class Connection(asyncio.Protocol):
         self._wake_writer()
         self._owner.forget(self)
 
-    def _break(self, receiver: Receiver | None, error: BaseException) -> None:
+    def _break(self, occupant: Occupant | None, error: BaseException) -> None:
         _log.error("a callback of an upstream connection failed", exc_info=error)
         try:
-            if receiver is not None:
-                receiver.broken()
+            if occupant is not None:
+                occupant.broken()
         finally:
             other = self._exchange  # who was told of an answer may have begun the next exchange here, and failed then
             self.cut()
-            if other is not None and other is not receiver:
+            if other is not None and other is not occupant:
                 other.lost()
         if not isinstance(error, Exception):
             raise error
