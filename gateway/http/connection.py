@@ -23,7 +23,7 @@ from gateway.http.response import untaken
 from gateway.http.upgrade import ClientTunnel
 from gateway.ports import Memory
 from gateway.principal import certificate_subject
-from gateway.runtime.cork import SMALL, Cork
+from gateway.runtime.cork import Cork
 
 TURNED_AWAY = 256
 """As many connections too many are told so at a time; what comes on top is cut."""
@@ -125,15 +125,18 @@ class ClientConnection(RequestCycle):
         wire = self._writable
         if wire is None or wire.is_closing():
             raise ConnectionResetError("client is gone")
-        if len(self._corked) + len(data) > SMALL or wire.get_write_buffer_size():
-            self.uncork()
+        cork = self._cork
+        if not cork.turn or not cork.takes(len(self._corked) + len(data)) or wire.get_write_buffer_size():
+            if self._corked:
+                self.uncork()
+            cork.begin()
             wire.write(data)
         elif self._corked:
+            cork.count(len(data))
             self._corked += data
-        elif self._cork.holds(self):
-            self._corked = data
         else:
-            wire.write(data)
+            cork.hold(self, len(data))
+            self._corked = data
 
     def uncork(self) -> None:
         """Write what was held back. Called before whatever else is done to the transport."""

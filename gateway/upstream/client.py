@@ -67,11 +67,15 @@ class HttpUpstream:
         None: no connection is idle, or the body is streamed. Then nothing was done, and `send` is the way. Raises as
         `send`.
         """
-        held = receiver is not None and self._cork.turn
-        connection = self._pool.take(later=held) if isinstance(request.body, bytes) else None
+        body = request.body
+        if not isinstance(body, bytes):
+            return None
+        held = receiver is not None and self._cork.turn and self._cork.takes(len(body))
+        connection = self._pool.take(later=held)
         if connection is None:
             return None
-        return self._begin(connection, request, fence, connection.loop.time() if started is None else started, failed, answered, receiver)
+        started = connection.loop.time() if started is None else started
+        return self._begin(connection, request, fence, started, failed, answered, receiver, held=held)
 
     async def send(
         self,
@@ -132,6 +136,8 @@ class HttpUpstream:
         failed: Callable[[], None] | None,
         answered: Callable[[Exchange], None] | None,
         receiver: Receiver | None,
+        *,
+        held: bool = False,
     ) -> Exchange:
         """Ask the fence, and write the request's first bytes, or hold them back. Otherwise, whatever is raised, the pool
         gets the connection back.
@@ -140,10 +146,16 @@ class HttpUpstream:
         try:
             data, bound = encode(request, self.settings.host, self._prefix)
             exchange = Exchange(connection, self.settings, request, fence, started, bound, failed, answered, self._violations, receiver)
-            begun = exchange.begin(data) if receiver is None else exchange.begin_within(self._cork, data)
+            if held:
+                exchange.hold(self._cork, data)
+                begun = True
+            else:
+                if receiver is not None:
+                    self._cork.begin()
+                begun = exchange.begin(data)
         finally:
             if not begun:
-                self._pool.release(connection)
+                self._pool.put_back(connection)
         if not begun:
             raise NotSent(NotSentReason.LEASE_LAPSED)
         return exchange

@@ -36,6 +36,10 @@ class Owner(Protocol):
         """Take a sound connection whose exchange is over."""
         ...
 
+    def put_back(self, connection: "Connection") -> None:
+        """Take a connection that nothing was written to since it was taken."""
+        ...
+
     def forget(self, connection: "Connection") -> None:
         """The connection was cut or lost; called at least once."""
         ...
@@ -194,6 +198,11 @@ class Connection(asyncio.Protocol):
         else:
             self.cut()
 
+    def put_back(self) -> None:
+        """Nothing was written: the exchange is another's that comes."""
+        self._exchange = None
+        self._owner.put_back(self)
+
     def rest(self, limit: float) -> None:
         """Lie idle in the pool, for `limit` seconds at most."""
         self.rests_until = due = self.loop.time() + limit
@@ -223,6 +232,10 @@ class Connection(asyncio.Protocol):
                 self._linger = self.loop.call_later(limit, transport.abort)
             else:
                 transport.abort()
+
+    def usable(self) -> bool:
+        """Whether it is `quiet`, and its time to rest is not up: the alarm may not have rung yet."""
+        return self.loop.time() < self.rests_until and self.quiet()
 
     def quiet(self) -> bool:
         """Whether neither the kernel nor TLS holds an end of stream, an error or a byte that this was not told of yet. Where

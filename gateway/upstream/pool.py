@@ -55,13 +55,13 @@ class Pool:
         return not self._idle and self.open >= self._settings.max_connections
 
     def take(self, *, later: bool = False) -> Connection | None:
-        """An idle connection, if there is one on which nothing has happened and whose time is not up. `later`: who takes
-        it looks whether it is `quiet` itself, in the step that writes to it.
+        """An idle connection that is `usable`, if there is one. `later`: who takes it looks itself, in the step that
+        writes to it.
         """
         idle = self._idle
         while idle:
             connection = idle.pop()
-            if connection.loop.time() < connection.rests_until and (later or connection.quiet()):  # the alarm may not have rung yet
+            if later or connection.usable():
                 return connection
             connection.cut()
         return None
@@ -102,6 +102,17 @@ class Pool:
             waiter.set_result(connection)
         else:
             connection.rest(limit)
+            self._idle.append(connection)
+
+    def put_back(self, connection: Connection) -> None:
+        """Take back one that nothing was written to: it rests for as long as it would have."""
+        if not connection.rests_until:  # it is new
+            self.release(connection)
+        elif self.shut or not connection.usable():
+            connection.cut()
+        elif self._waiters and (waiter := self._next_waiter()) is not None:
+            waiter.set_result(connection)
+        else:
             self._idle.append(connection)
 
     def forget(self, connection: Connection) -> None:

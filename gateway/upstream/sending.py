@@ -82,14 +82,12 @@ class Sending(Occupant):
             connection.guarded(self, self.limit_silence)
         return True
 
-    def begin_within(self, cork: Cork, data: bytes) -> bool:
-        """As `begin`, now or at the end of this turn of the event loop. Only then the fence is asked, and the connection
-        looked at: what has become of either, the receiver is told.
+    def hold(self, cork: Cork, data: bytes) -> None:
+        """`begin` at the end of this turn of the event loop. Only then the fence is asked, and the connection looked at:
+        what has become of either, the receiver is told.
         """
-        if not cork.holds(self):
-            return self.begin(data)
         self._held = data
-        return True
+        cork.hold(self, len(data))
 
     @property
     def held(self) -> bool:
@@ -173,7 +171,7 @@ class Sending(Occupant):
         connection, data, self._held = self._connection, self._held, None
         assert connection is not None, "nobody has closed it"
         assert data is not None, "it is held back"
-        if not connection.quiet():
+        if not connection.usable():
             if self._receiver is not None:
                 self._receiver.not_begun()
             self._receiver = self._connection = None
@@ -186,7 +184,7 @@ class Sending(Occupant):
     def _give_back(self, connection: Connection) -> None:
         """To the pool, untouched."""
         self._connection = self._held = None
-        connection.finish(reusable=True, patience=connection.patience)
+        connection.put_back()
 
     def _may_send(self) -> bool:
         if self._fence():

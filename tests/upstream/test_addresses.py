@@ -21,6 +21,9 @@ class Nobody:
     def release(self, connection: Connection) -> None:
         pass
 
+    def put_back(self, connection: Connection) -> None:
+        pass
+
     def forget(self, connection: Connection) -> None:
         pass
 

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from gateway.ports import DoubtReason, InDoubt, NotSent, NotSentReason, UpstreamRequest
+from gateway.runtime.cork import ROOM, SMALL
 from gateway.upstream import Exchange, HttpUpstream
 from gateway.upstream.connection import Connection
 from tests.upstream.stub import Fence, Peer, Stub, allow, answer_all, call, request, until
@@ -131,7 +132,7 @@ async def test_a_defect_at_the_end_of_a_turn_is_a_doubt_of_that_request_alone(
     connection = exchange._connection
     assert connection is not None
     if where != "the fence":
-        name = "quiet" if where == "the look at the connection" else "begin"
+        name = "usable" if where == "the look at the connection" else "begin"
         method = getattr(Connection, name)
         monkeypatch.setattr(Connection, name, lambda of, *args: fails() if of is connection else method(of, *args))
     await until(lambda: told.times > 0 and other.times > 0)
@@ -158,3 +159,83 @@ async def test_one_that_cannot_be_told_that_nothing_was_begun_is_in_doubt(
     await until(lambda: told.times > 0)
     assert isinstance(told.failure, InDoubt)
     assert (told.failure.reason, told.times) == (DoubtReason.GATEWAY_ERROR, 1)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
+async def test_a_defect_that_cannot_even_be_told_is_that_of_one_request(upstream: HttpUpstream, error: type[BaseException]) -> None:
+    """The others of its turn are written all the same: else they would wait for ever, and their keys with them."""
+
+    class Raising(Told):
+        def failed(self, failure: InDoubt | NotSent) -> None:
+            raise error
+
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    await warm(upstream, 5)
+
+    def fails() -> bool:
+        raise error
+
+    all_told = [Told(), Raising(), Told(), Raising(), Told()]
+    for told in all_told:
+        assert upstream.begin(request(), fails if isinstance(told, Raising) else allow, told) is not None
+    await until(lambda: all(told.response is not None for told in all_told[::2]))
+    await until(lambda: upstream.open == upstream.idle == 3)
+
+
+async def test_a_large_request_is_not_held_back(stub: Stub, upstream: HttpUpstream) -> None:
+    """Copies of what is held would else be there at once, beside the bodies that memory is reserved for."""
+    await warm(upstream, 3)
+    hold(upstream, Told(), Fence())
+    fence, told = Fence(), Told()
+    exchange = upstream.begin(request(body=b"x" * (SMALL + 1)), fence, told)
+    assert exchange is not None
+    assert (exchange.held, fence.asked) == (False, 1)
+    await until(lambda: told.times > 0)
+    assert told.response is not None
+
+
+async def test_a_large_request_meets_no_connection_that_has_closed(stub: Stub, upstream: HttpUpstream) -> None:
+    """Whatever is written at once in a turn in which others are held back."""
+    await warm(upstream, 3)
+    exchange = hold(upstream, Told(), Fence())
+    for connection in [*upstream._pool._idle]:
+        connection.cut()
+    assert exchange.held
+    assert upstream.begin(request(body=b"x" * (SMALL + 1)), allow, Told()) is None
+    await until(lambda: upstream.open == upstream.idle == 2)
+
+
+async def test_no_more_is_held_back_than_there_is_room_for(stub: Stub, upstream: HttpUpstream) -> None:
+    count = ROOM // SMALL + 8
+    await warm(upstream, count)
+    begun = [upstream.begin(request(body=b"x" * SMALL), allow, Told()) for _ in range(count)]
+    held = [exchange for exchange in begun if exchange is not None and exchange.held]
+    assert 0 < len(held) * SMALL <= ROOM
+    assert len(held) + 4 < count
+    await until(lambda: len(stub.requests) == 2 * count)
+
+
+async def test_a_connection_that_nothing_was_written_to_rests_no_longer_for_it(stub: Stub, upstream: HttpUpstream) -> None:
+    """Its upstream's patience began with the last answer."""
+    await warm(upstream, 2)
+    before = {connection: connection.rests_until for connection in upstream._pool._idle}
+    exchange = hold(upstream, Told(), Fence())
+    connection = exchange._connection
+    assert connection is not None
+    exchange.close()
+    assert connection.rests_until == before[connection]
+    assert connection in upstream._pool._idle
+    with pytest.raises(NotSent):
+        upstream.begin(request(body=b"x" * (SMALL + 1)), lambda: False, Told())
+    assert connection.rests_until == before[connection]
+
+
+async def test_a_connection_whose_time_is_up_as_its_turn_ends_is_written_nothing(upstream: HttpUpstream) -> None:
+    """As after a freeze of the process: the bell has not rung yet."""
+    await warm(upstream, 2)
+    told, fence = Told(), Fence()
+    exchange = hold(upstream, told, fence)
+    assert exchange._connection is not None
+    exchange._connection.rests_until = asyncio.get_running_loop().time()
+    await until(lambda: told.not_begun_times > 0)
+    assert (told.times, fence.asked) == (0, 0)

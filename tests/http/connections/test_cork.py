@@ -33,28 +33,31 @@ def at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
 def others_write(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Something is written in each turn before an answer, so that this one is held back."""
     held: list[ClientConnection] = []
-    holds = Cork.holds
+    hold, write_whole = Cork.hold, ClientConnection.write_whole
 
-    def hold(cork: Cork, connection: ClientConnection) -> bool:
-        if not holds(cork, connection):
-            assert holds(cork, connection)
+    def note(cork: Cork, connection: ClientConnection, size: int) -> None:
         held.append(connection)
-        return True
+        hold(cork, connection, size)
 
-    monkeypatch.setattr(Cork, "holds", hold)
+    def write(connection: ClientConnection, data: bytes) -> None:
+        connection._cork.begin()
+        write_whole(connection, data)
+
+    monkeypatch.setattr(Cork, "hold", note)
+    monkeypatch.setattr(ClientConnection, "write_whole", write)
     yield
     assert held
 
 
 async def test_the_first_of_a_turn_leaves_at_once_and_the_others_at_its_end(at_once: House, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
-    holds = Cork.holds
+    write_whole = ClientConnection.write_whole
 
-    def hold(cork: Cork, connection: ClientConnection) -> bool:
-        told.append(holds(cork, connection))
-        return told[-1]
+    def write(connection: ClientConnection, data: bytes) -> None:
+        write_whole(connection, data)
+        told.append(bool(connection._corked))
 
-    monkeypatch.setattr(Cork, "holds", hold)
+    monkeypatch.setattr(ClientConnection, "write_whole", write)
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(at_once.peer()) for _ in range(5)]
         for number, peer in enumerate(peers):  # all are there when the loop looks next
