@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gateway.core.model import Record, RecordKey
+from gateway.runtime.outlasting import outlasting
 
 Find = Callable[[RecordKey], Awaitable[Record | None]]
 
@@ -25,8 +26,7 @@ class Looks:
         look = self._next.get(key)
         if look is None:
             look = self._next[key] = asyncio.get_running_loop().create_task(self._look(key, self._running.get(key)))
-            look.add_done_callback(_heard)
-        return await asyncio.shield(look)
+        return await outlasting(look)
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -44,9 +44,3 @@ class Looks:
             return await self._find(key)
         finally:
             del self._running[key]
-
-
-def _heard(look: "asyncio.Task[Record | None]") -> None:
-    """An error goes to the callers that wait; if all have left, to none."""
-    if not look.cancelled():
-        look.exception()

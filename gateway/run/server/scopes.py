@@ -17,6 +17,7 @@ from gateway.core.policy import Policy
 from gateway.observe.observer import MetricsObserver
 from gateway.ports import Clock, Randomness, StoreUnavailable
 from gateway.run.server.claims import guarded, meaning, policy_claims, scope_claims
+from gateway.runtime.outlasting import outlasting
 from gateway.store.postgres import Registry, ScopeClaim
 from gateway.store.postgres.meanings import NOT_REGISTERED, left_behind
 from gateway.store.postgres.registry import HELD_FOR
@@ -111,7 +112,7 @@ class Scopes:
         if self._clock.boottime() >= self._trusted_until:
             if self._looking is None or self._looking.done():  # one look for all who need it now
                 self._looking = asyncio.get_running_loop().create_task(self._look(), name="scopes")
-            await asyncio.shield(self._looking)
+            await outlasting(self._looking)
         return policy.scope not in self._different and (id(policy) in self._policies or self._means(policy))
 
     def _means(self, policy: Policy) -> bool:

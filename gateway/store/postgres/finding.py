@@ -3,6 +3,7 @@
 import asyncio
 
 from gateway.core.model import Record, RecordKey
+from gateway.runtime.outlasting import outlasting
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.lane import STORE, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
@@ -39,7 +40,7 @@ class Finder:
             raise unavailable("timeout", may_have_landed=False) from error
         reading = self._lanes.spawn(self._read(key, ANY_SIZE, deadline))
         reading.add_done_callback(lambda _: self._large_reads.release())
-        found = await asyncio.shield(reading)
+        found = await outlasting(reading)
         assert not isinstance(found, BodyLeftOut)  # nothing is larger than any size
         return found
 

@@ -14,7 +14,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from gateway.store.postgres.lane import Connection, Lane, failure_reason, said, unavailable
+from gateway.runtime.outlasting import outlasting
+from gateway.store.postgres.lane import Connection, DataRefused, Lane, failure_reason, said, unavailable
 
 T = TypeVar("T")
 Stuck = Callable[[Connection], Awaitable[int]]
@@ -155,7 +156,7 @@ class Lanes:
         `limit`: seconds that a statement may take, if it is another time than everybody's. Raises what `work` raises, and
         `StoreUnavailable`, at `deadline` at the latest.
         """
-        return await asyncio.shield(self.spawn(self._work(work, deadline, limit)))
+        return await outlasting(self.spawn(self._work(work, deadline, limit)), DataRefused)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that `close` waits for."""

@@ -13,11 +13,12 @@ from uuid import UUID
 from gateway.core.model import RecordKey, Status, StoredResponse
 from gateway.ports import Retention, StoreObserver, Transition
 from gateway.ports.reconciliation import Audit, AuditLine, Entry, Fence, Listed, Page, Remembered, Selection, Shown, Unsealable
+from gateway.runtime.outlasting import outlasting
 from gateway.runtime.record_sealing import NOTHING_OPENS, RecordSealer
 from gateway.store.postgres.calls import Calls
 from gateway.store.postgres.clock import DatabaseClock
 from gateway.store.postgres.cursors import FIRST_INSTANT, Position, read_cursor, to_instant, write_cursor
-from gateway.store.postgres.lane import STORE, Lane, unavailable
+from gateway.store.postgres.lane import STORE, DataRefused, Lane, unavailable
 from gateway.store.postgres.lanes import Lanes
 from gateway.store.postgres.queries import JUDGING, QUERIES
 from gateway.store.postgres.rows import RESPONSE_COLUMNS, SEALED_SCHEMA_VERSION, Row, decode_captured, decode_headers, decode_response
@@ -112,7 +113,7 @@ class PostgresOperations:
 
     async def in_turn(self, work: Callable[[Lane], Awaitable[T]]) -> T:
         """Wait for the turn and run, in a task of its own: the statement of a caller that is cancelled keeps its turn to its end."""
-        return await asyncio.shield(self._lanes.spawn(self._in_turn(work)))
+        return await outlasting(self._lanes.spawn(self._in_turn(work)), DataRefused)
 
     async def _in_turn(self, work: Callable[[Lane], Awaitable[T]]) -> T:
         deadline = self._calls.deadline()

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -249,6 +250,29 @@ async def test_a_cancelled_caller_does_not_stop_its_batch(
     assert [getattr(answer, "transition", None) for answer in answers[1:]] == [Transition.DONE] * 2
     assert recorder.sizes("complete") == [3]
     assert (await found(store, leases[0].key)).status is Status.COMPLETED
+
+
+async def test_what_fails_after_its_caller_has_left_is_no_defect(
+    make_store: MakeStore, connection: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    """A store that was away is no news to anybody: it is counted, and not logged as an error that nobody has caught."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about))
+    store = make_store(pool_size=1, timeout=0.4)
+    lease = await reserved(store, intent())
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE gateway_records")
+        finding = asyncio.ensure_future(store.find(lease.key))
+        await until_waiting(connection)
+        finding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await finding
+        async with asyncio.timeout(20):
+            while store._lanes._tasks:
+                await asyncio.sleep(0.01)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
 
 
 async def test_a_cancelled_caller_that_still_waits_sends_nothing(
