@@ -153,7 +153,7 @@ class Place:
         except OverQuota:
             if self._counter.writes is not None:
                 until = self._counter.clock.boottime() + ttl_ms / 1000
-                self._counter.writes.submit("delete", lookup, partial(hot.delete, lookup, self.share.owner), until)
+                self._counter.writes.follow("delete", lookup, self.share.owner, until)
             raise
         return answer
 
@@ -263,7 +263,7 @@ class Place:
         if hot is not None and writes is not None:
             write = partial(hot.leave, self.share) if operation == "leave" else self._tell_undone
             # Not gathered: the caller's next step, a claim or another request, may follow at once, and must not meet this share.
-            writes.submit(operation, self.share.owner, write, self._counter.clock.boottime() + seconds, at_once=True)
+            writes.write(operation, self.share.owner, write, self._counter.clock.boottime() + seconds)
 
     def _tell_undone(self, told: Told) -> None:
         def heard(outcome: Outcome) -> None:

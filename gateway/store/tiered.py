@@ -40,9 +40,8 @@ itself.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import assert_never
 
 from gateway.core.model import Intent, Lease, Record, RecordKey, Status, StoredResponse, Tombstone
@@ -57,13 +56,11 @@ from gateway.store.null_observer import NullObserver
 from gateway.store.quotas import Place, QuotaCounter
 from gateway.store.redis.codec import LeaseEntry, Seal, decode, encode_completed, encode_lease
 from gateway.store.redis.facts import in_progress, replayable
-from gateway.store.redis.hotpath import Found, HotPath, Told
-from gateway.store.redis.writeback import Write, Writeback
+from gateway.store.redis.hotpath import Found, HotPath
+from gateway.store.redis.writeback import Following, Writeback
 
 _FORGET_PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4)
 """Seconds between the tries of `forget`."""
-
-_Put = Callable[[bytes, bytes, bytes, int, Told], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ class TieredStore:
         self._deletions = deletions
         self.deleted = none_deleted if deletions is None else deletions.deleted
         self._observer = observer or NullObserver()
-        self._writes = Writeback(clock, self._observer)
+        self._writes = Writeback(clock, self._observer, self._settle)
         self._held = HeldLeases(hot, clock, self._observer)
         self.quotas = QuotaCounter(clock, hot, self._writes)
         self._looks = Looks(authority.find)
@@ -180,7 +177,7 @@ class TieredStore:
                     entry = CompletedEntry(
                         fingerprint, lease.owner, settled.expires_at_us, lease.record_id, 0, lease.attempt, request_id, response
                     )
-                    self._submit("complete", held, partial(self._put, held, entry, self._hot.complete))
+                    self._writes.follow("complete", held.lookup, lease.owner, held.ends, entry)
                 case _:
                     self._delete(held)
         return settled
@@ -312,10 +309,7 @@ class TieredStore:
                 self._held.add(held, found.started + found.duration)
             case Record():
                 entry = completed_entry(found)
-                if entry is None:
-                    self._delete(held)
-                else:
-                    self._submit("fill", held, partial(self._put, held, entry, self._hot.fill))
+                self._writes.follow("delete" if entry is None else "fill", held.lookup, held.intent.owner, held.ends, entry)
             case Tombstone():
                 self._delete(held)
 
@@ -324,18 +318,16 @@ class TieredStore:
         if held is not None:
             self._delete(held)
 
-    def _put(self, held: Held, entry: CompletedEntry, put: _Put, told: Told) -> None:
-        """Put a completed record in the place of the lease, or nothing if Redis is not to have it."""
+    def _settle(self, changes: Sequence[Following]) -> None:
+        """Put each completed record in the place of its lease, or nothing if Redis is not to have it."""
         now_us = self.now_us()
-        ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
-        value = encode_completed(held.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
-        if value is None:
-            self._hot.delete(held.lookup, held.intent.owner, told)
-        else:
-            put(held.lookup, held.intent.owner, value, milliseconds(ttl), told)
+        for change in changes:
+            entry = change.entry
+            if entry is not None:
+                ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
+                change.value = encode_completed(change.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
+                change.ttl_ms = milliseconds(ttl)
+        self._hot.settle(changes)
 
     def _delete(self, held: Held) -> None:
-        self._submit("delete", held, partial(self._hot.delete, held.lookup, held.intent.owner))
-
-    def _submit(self, operation: str, held: Held, write: Write) -> None:
-        self._writes.submit(operation, held.lookup, write, held.ends)
+        self._writes.follow("delete", held.lookup, held.intent.owner, held.ends)

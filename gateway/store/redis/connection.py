@@ -113,23 +113,6 @@ def pack_acquire(key: bytes, value: bytes, ttl_ms: int) -> bytes:
     )
 
 
-def pack_complete(sha: bytes, key: bytes, lease: bytes, value: bytes, ttl_ms: int) -> bytes:
-    """`EVALSHA sha 1 key lease complete ttl_ms value` as it is sent, in less than half the time of `pack`."""
-    ttl = b"%d" % ttl_ms
-    return b"*8\r\n$7\r\nEVALSHA\r\n$%d\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$8\r\ncomplete\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-        len(sha),
-        sha,
-        len(key),
-        key,
-        len(lease),
-        lease,
-        len(ttl),
-        ttl,
-        len(value),
-        value,
-    )
-
-
 def pack(*command: bytes | int) -> bytes:
     """One command as it is sent."""
     packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # it declares a tuple of one element but takes any number

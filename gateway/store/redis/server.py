@@ -127,8 +127,8 @@ def questions(probe: Probe = probe_key) -> list[tuple[bytes | int, ...]]:
     return [
         *_ABOUT,
         (b"SET", key, value, b"NX", b"PX", PROBE_TTL),
-        (b"EVAL", SETTLE.text, b"1", key, value, b"extend", PROBE_TTL),
-        (b"EVALSHA", SETTLE.sha, b"1", key, value, b"delete"),
+        (b"EVAL", SETTLE.text, b"1", key, value, b"extend", PROBE_TTL, b""),
+        (b"EVALSHA", SETTLE.sha, b"1", key, value, b"delete", 0, b""),
         (b"DEL", key),
     ]
 

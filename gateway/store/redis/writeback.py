@@ -1,42 +1,48 @@
 """Background writes to Redis, repeated until Redis acknowledges them or their entry has ended by itself.
 
-A write is gathered with those of the next `GATHERED` seconds: the client's answer leaves ahead of the work on it, and the
-many that come together cost one round trip.
+What is to become of entries is gathered for `GATHERED` seconds: the client's answer leaves ahead of the work on it, and
+what comes together is one command. What quotas write does not wait: it is queued at once, behind what was gathered.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from gateway.ports import Clock, StoreObserver, StoreUnavailable
+from gateway.store.completed import CompletedEntry
 from gateway.store.redis.hotpath import Outcome, Told
 
-GATHERED = 0.002
+GATHERED = 0.01
 _MAX_PENDING = 1024
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
 _log = logging.getLogger(__name__)
 
-Write = Callable[[Told], None]
-"""Begins one compare-and-write, and tells what it has done."""
+Write: TypeAlias = Callable[[Told], None]
+"""Begins one write, and tells what it has done."""
+
+Settle: TypeAlias = "Callable[[Sequence[Following]], None]"
+"""Begins to change entries, as one step where it can, and tells each what has become of it."""
 
 
 class Writeback:
     """Carries writes out in the order of their coming. A first try that finds the token gone is told as a stale write.
 
-    A write is one command: its reply ends it. Only what fails goes on in a task of its own, so that nothing waits
-    behind it. At most `_MAX_PENDING` at a time: a write above that is dropped, its entry
-    ends by itself.
+    Only what fails goes on, each write in a task of its own, so that nothing waits behind it. At most `_MAX_PENDING` at a
+    time: a write above that is dropped, its entry ends by itself.
     """
 
-    def __init__(self, clock: Clock, observer: StoreObserver) -> None:
+    def __init__(self, clock: Clock, observer: StoreObserver, settle: Settle) -> None:
+        self.settle = settle
         self._clock = clock
         self._observer = observer
         self._pending: dict[bytes, int] = {}
         self._number = 0
-        self._gathered: list[_Pending] = []
+        self._gathered: list[Following] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
@@ -45,32 +51,23 @@ class Writeback:
         """Whether the entry of `lookup` is about to change, so that what it says now is known to be outdated."""
         return lookup in self._pending
 
-    def submit(self, operation: str, lookup: bytes, write: Write, until: float, *, at_once: bool = False) -> None:
-        """Carry out `write` in the background; `until` (CLOCK_BOOTTIME) is when the entry it changes has
-        surely ended. `at_once`: it is queued when this returns, behind what has been gathered.
+    def follow(self, operation: str, lookup: bytes, owner: bytes, until: float, entry: CompletedEntry | None = None) -> None:
+        """Have `entry` take the place of the lease of `owner`, or nothing, in the background. `until` (CLOCK_BOOTTIME) is
+        when the lease has surely ended.
         """
-        if self._closed:
-            return
-        if self._number >= _MAX_PENDING:
-            self._observer.store_error("redis", operation, "overloaded")
-            return
-        self._pending[lookup] = self._pending.get(lookup, 0) + 1
-        self._number += 1
-        if not self._gathered:
-            asyncio.get_running_loop().call_later(GATHERED, self._begin)
-        self._gathered.append(_Pending(self, operation, lookup, write, until))
-        if at_once:
-            self._begin()
+        if self._admits(operation, lookup):
+            if not self._gathered:
+                asyncio.get_running_loop().call_later(GATHERED, self._begin)
+            self._gathered.append(Following(self, operation, lookup, until, owner, entry))
 
-    def _begin(self) -> None:
-        """Send what has been gathered."""
-        gathered, self._gathered = self._gathered, []
-        for pending in gathered:
-            try:
-                pending.write(pending.told)
-            except Exception:  # what Redis follows is committed: that stands, whatever goes wrong here
-                _log.exception("A write to Redis could not be begun")
-                pending.told(StoreUnavailable("redis", "error", may_have_landed=False))
+    def write(self, operation: str, owner: bytes, write: Write, until: float) -> None:
+        """Carry out `write` in the background, until the instant `until` (CLOCK_BOOTTIME) at most. Its first try is queued
+        when this returns, behind what has been gathered.
+        """
+        if self._admits(operation, owner):
+            self._begin()
+            writing = _Writing(self, operation, owner, until, write)
+            _try(writing.begin, (writing,))
 
     async def drain(self, timeout: float) -> bool:
         """Wait until nothing is pending. False: `timeout` seconds have passed first."""
@@ -103,21 +100,6 @@ class Writeback:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _repeat(self, pending: "_Pending", *, told: bool) -> None:
-        """The tries after the first. `told`: a token that is gone then is no news."""
-        pause = _FIRST_PAUSE
-        while self._clock.boottime() + pause < pending.until:
-            await self._clock.sleep(pause)
-            pause = min(_LONGEST_PAUSE, pause * 2)
-            try:
-                done = await _outcome(pending.write)
-            except StoreUnavailable as error:
-                told = told or error.may_have_landed
-                continue
-            self.finish(pending, stale=not done and not told)
-            return
-        self.finish(pending, stale=False)
-
     def finish(self, pending: "_Pending", *, stale: bool) -> None:
         """A write has ended, well or not."""
         if not self._pending:
@@ -133,40 +115,108 @@ class Writeback:
         if stale:
             self._observer.stale_write(f"redis_{pending.operation}")
 
+    def _admits(self, operation: str, lookup: bytes) -> bool:
+        if self._closed:
+            return False
+        if self._number >= _MAX_PENDING:
+            self._observer.store_error("redis", operation, "overloaded")
+            return False
+        self._pending[lookup] = self._pending.get(lookup, 0) + 1
+        self._number += 1
+        return True
+
+    def _begin(self) -> None:
+        """Send what has been gathered."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            _try(lambda: self.settle(gathered), gathered)
+
+    async def _repeat(self, pending: "_Pending", *, told: bool) -> None:
+        """The tries after the first. `told`: a token that is gone then is no news."""
+        pause = _FIRST_PAUSE
+        while self._clock.boottime() + pause < pending.until:
+            await self._clock.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+            try:
+                done = await pending.again()
+            except StoreUnavailable as error:
+                told = told or error.may_have_landed
+                continue
+            self.finish(pending, stale=not done and not told)
+            return
+        self.finish(pending, stale=False)
+
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """`until` (CLOCK_BOOTTIME) is when the entry that it changes has surely ended."""
+    """One write. `until` (CLOCK_BOOTTIME) is when the entry that it changes has surely ended."""
 
     writes: Writeback
     operation: str
     lookup: bytes
-    write: Write
     until: float
-    over: bool = False
+    over: bool = field(default=False, init=False)
+    outcome: "asyncio.Future[bool] | None" = field(default=None, init=False)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a try; `told` hears its outcome."""
 
     def told(self, outcome: Outcome) -> None:
-        """The end of the first try. A second word about it, as after an exception of ours, changes nothing."""
+        """The end of a try. A second word about it, as after an exception of ours, changes nothing."""
         if self.over:
             return
         self.over = True
-        if isinstance(outcome, StoreUnavailable):
-            self.writes.retry(self, outcome)
-        else:
-            self.writes.finish(self, stale=not outcome)
+        waiting = self.outcome
+        if waiting is None:
+            if isinstance(outcome, StoreUnavailable):
+                self.writes.retry(self, outcome)
+            else:
+                self.writes.finish(self, stale=not outcome)
+        elif not waiting.done():
+            if isinstance(outcome, StoreUnavailable):
+                waiting.set_exception(outcome)
+            else:
+                waiting.set_result(outcome)
+
+    async def again(self) -> bool:
+        """What one more try has done. Raises `StoreUnavailable`."""
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.over, self.outcome = False, waiting
+        _try(self.begin, (self,))
+        return await waiting
 
 
-async def _outcome(write: Write) -> bool:
-    """What one try has done, awaited."""
-    ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+@dataclass(slots=True, eq=False)
+class Following(_Pending):
+    """What is to become of an entry that begins as the lease of `owner`: `entry`, or nothing. A `Change`, to which the one
+    that settles gives `value` and `ttl_ms`.
+    """
 
-    def told(outcome: Outcome) -> None:
-        if ended.done():
-            return
-        if isinstance(outcome, StoreUnavailable):
-            ended.set_exception(outcome)
-        else:
-            ended.set_result(outcome)
+    owner: bytes
+    entry: CompletedEntry | None
+    value: bytes | None = field(default=None, init=False)
+    ttl_ms: int = field(default=0, init=False)
 
-    write(told)
-    return await ended
+    def begin(self) -> None:
+        self.writes.settle((self,))
+
+
+@dataclass(slots=True, eq=False)
+class _Writing(_Pending):
+    """A write of a quota."""
+
+    write: Write
+
+    def begin(self) -> None:
+        self.write(self.told)
+
+
+def _try(begin: Callable[[], None], all_of: Sequence[_Pending]) -> None:
+    """Begin a try of these. What Redis follows is committed: that stands, whatever goes wrong here."""
+    try:
+        begin()
+    except Exception:
+        _log.exception("A write to Redis could not be begun")
+        for pending in all_of:
+            pending.told(StoreUnavailable("redis", "error", may_have_landed=True))

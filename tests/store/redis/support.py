@@ -54,18 +54,36 @@ async def hotpath(url: str, *, timeout: float = 5.0, version: tuple[int, int] | 
         yield HotPath(link)
 
 
-async def done(step: Callable[..., None], *arguments: bytes | int) -> bool:
-    """What a step that nobody waits for has done. Raises `StoreUnavailable`."""
-    ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+class Changing:
+    """One change of an entry, and what has become of it."""
 
-    def told(outcome: Outcome) -> None:
+    def __init__(self, lookup: bytes, owner: bytes, value: bytes | None = None, ttl_ms: int = 0, *, operation: str = "") -> None:
+        self.operation = operation or ("delete" if value is None else "complete")
+        self.lookup = lookup
+        self.owner = owner
+        self.value = value
+        self.ttl_ms = ttl_ms
+        self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def told(self, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):
-            ended.set_exception(outcome)
+            self.outcome.set_exception(outcome)
         else:
-            ended.set_result(outcome)
+            self.outcome.set_result(outcome)
 
-    step(*arguments, told)
-    return await ended
+
+async def complete(hot: HotPath, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int) -> bool:
+    """Put `value` in the place of the lease of `owner`. Raises `StoreUnavailable`."""
+    change = Changing(lookup, owner, value, ttl_ms)
+    hot.settle((change,))
+    return await change.outcome
+
+
+async def delete(hot: HotPath, lookup: bytes, owner: bytes) -> bool:
+    """Delete the lease of `owner`. Raises `StoreUnavailable`."""
+    change = Changing(lookup, owner)
+    hot.settle((change,))
+    return await change.outcome
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -23,7 +23,7 @@ from gateway.store.redis.hotpath import Acquired, Found, HotPath
 from gateway.store.redis.server import CLUSTER_RIGHTS
 from gateway.store.redis.servers import faults_of
 from gateway.store.redis.slots import SLOTS, slot_of
-from tests.store.redis.support import breaker, digest, done, eventually, token
+from tests.store.redis.support import breaker, complete, delete, digest, eventually, token
 from tests.support.redis_topologies import ClusterNodes, Node, cluster, until
 
 FAR = 1 << 62
@@ -92,8 +92,8 @@ async def test_each_key_goes_to_its_node(nodes: ClusterNodes) -> None:
         ]
         assert all(await asyncio.gather(*(hot.extend(lookup, owner, 60_000) for lookup, owner in zip(lookups, owners, strict=True))))
         first, second, third, *_ = zip(lookups, owners, strict=True)
-        assert await done(hot.complete, *first, b"completed", 60_000)
-        assert await done(hot.delete, *second)
+        assert await complete(hot, *first, b"completed", 60_000)
+        assert await delete(hot, *second)
         assert await hot.forget(third[0])
         assert [await hot.get(lookup) for lookup in lookups[:4]] == [b"completed", None, None, lease_prefix(owners[3])]
         assert not hot.open
@@ -109,7 +109,7 @@ async def test_a_slot_that_has_moved_is_followed(nodes: ClusterNodes) -> None:
         assert await hot.acquire(lookup, b"x", 1000) == Found(lease_prefix(owner))
         assert before < hot.era(lookup) < FAR
         assert hot.era(other) == others
-        assert await done(hot.complete, lookup, owner, b"completed", 60_000)
+        assert await complete(hot, lookup, owner, b"completed", 60_000)
         assert target.ask("GET", entry_key(lookup)) == b"completed"
     nodes.move(slot(lookup), target, source)
 
@@ -130,7 +130,7 @@ async def test_a_slot_that_moves_is_asked_in_both_places(nodes: ClusterNodes) ->
         assert await hot.acquire(lookup, b"x", 1000) == Found(lease_prefix(owner))
         await lease(hot, new)
         assert hot.era(lookup) == hot.era(new) > FAR
-        assert await done(hot.complete, lookup, owner, b"completed", 60_000)
+        assert await complete(hot, lookup, owner, b"completed", 60_000)
         assert await hot.forget(new)
         nodes.end_move(slot(lookup), source, target)
         assert await hot.get(lookup) == target.ask("GET", entry_key(lookup)) == b"completed"
@@ -143,7 +143,7 @@ async def test_a_node_that_lost_its_scripts_is_told_them_again(nodes: ClusterNod
         lookup = digest()
         owner = await lease(hot, lookup)
         nodes.owner(slot(lookup)).ask("SCRIPT FLUSH")
-        assert await done(hot.complete, lookup, owner, b"completed", 60_000)
+        assert await complete(hot, lookup, owner, b"completed", 60_000)
 
 
 async def test_nodes_that_send_a_key_to_one_another_are_given_up(nodes: ClusterNodes) -> None:
@@ -304,7 +304,7 @@ async def test_a_promoted_replica_that_lacks_a_deletion_is_not_believed(nodes: C
     async with hot_path(nodes.url) as hot:
         deletions = Deletions(read, lambda: hot.link.eras.last, lambda: 1, SystemClock())
         owner = await lease(hot, lookup)
-        assert await done(hot.complete, lookup, owner, b"completed", 60_000)
+        assert await complete(hot, lookup, owner, b"completed", 60_000)
         until(lambda: primary.ask("WAIT", 1, 1000) == 1)
         behind.ask("CONFIG", "SET", "masterauth", "wrong")
         behind.ask("CLIENT", "KILL", "TYPE", "master")

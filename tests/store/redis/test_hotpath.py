@@ -10,16 +10,27 @@ from hypothesis import strategies as st
 
 from gateway.devtools.embedded import RedisServer, start_redis
 from gateway.ports import StoreUnavailable
+from gateway.store.null_observer import NullObserver
 from gateway.store.redis.codec import entry_key, lease_prefix
-from gateway.store.redis.hotpath import Acquired, Found, HotPath
+from gateway.store.redis.hotpath import TOGETHER, Acquired, Found, HotPath
 from tests.store.redis.relay import Relay
-from tests.store.redis.support import digest, done, eventually, hotpath, linked, token
+from tests.store.redis.support import Changing, complete, delete, digest, eventually, hotpath, linked, token
 from tests.support.services import REDIS_VARIANTS, SYSTEM, missing, system_redis
 
 SCRIPT = (6, 2)
 """A version whose `acquire` is the Lua script; every server knows that form."""
 
 TTL = 60_000
+
+
+class Batches(NullObserver):
+    """Hears which commands were answered."""
+
+    def __init__(self) -> None:
+        self.operations: list[str] = []
+
+    def store_operation(self, store: str, operation: str, seconds: float) -> None:
+        self.operations.append(operation)
 
 
 def lease(owner: bytes) -> bytes:
@@ -68,7 +79,7 @@ async def test_a_losing_acquire_changes_nothing(every_redis_db: str, version: tu
         await hot.acquire(lookup, lease(owner), 20_000)
         assert await hot.acquire(lookup, lease(token()), TTL) == Found(lease(owner))
         assert 0 < await ttl(every_redis_db, lookup) <= 20_000
-        await done(hot.complete, lookup, owner, b"completed", 30_000)
+        await complete(hot, lookup, owner, b"completed", 30_000)
         assert await hot.acquire(lookup, lease(token()), TTL) == Found(b"completed")
         assert 0 < await ttl(every_redis_db, lookup) <= 30_000
 
@@ -79,11 +90,11 @@ async def test_an_owner_extends_completes_and_deletes(hot: HotPath, every_redis_
     await hot.acquire(lookup, lease(owner), 1_000)
     assert await hot.extend(lookup, owner, TTL)
     assert 1_000 < await ttl(every_redis_db, lookup) <= TTL
-    assert await done(hot.complete, lookup, owner, b"completed", 2 * TTL)
+    assert await complete(hot, lookup, owner, b"completed", 2 * TTL)
     assert TTL < await ttl(every_redis_db, lookup) <= 2 * TTL
     other, owner = digest(), token()
     await hot.acquire(other, lease(owner), TTL)
-    assert await done(hot.delete, other, owner)
+    assert await delete(hot, other, owner)
     assert await hot.get(other) is None
 
 
@@ -92,9 +103,8 @@ async def test_another_owner_changes_nothing(hot: HotPath, every_redis_db: str) 
     lookup, owner, other = digest(), token(), token()
     await hot.acquire(lookup, lease(owner), 20_000)
     assert not await hot.extend(lookup, other, TTL)
-    assert not await done(hot.complete, lookup, other, b"theirs", TTL)
-    assert not await done(hot.fill, lookup, other, b"theirs", TTL)
-    assert not await done(hot.delete, lookup, other)
+    assert not await complete(hot, lookup, other, b"theirs", TTL)
+    assert not await delete(hot, lookup, other)
     assert await hot.get(lookup) == lease(owner)
     assert 0 < await ttl(every_redis_db, lookup) <= 20_000
 
@@ -104,10 +114,10 @@ async def test_a_completed_record_never_changes(hot: HotPath) -> None:
     lookup, owner = digest(), token()
     completed = b"\x01\x02" + owner + b" rest"
     await hot.acquire(lookup, lease(owner), TTL)
-    assert await done(hot.complete, lookup, owner, completed, TTL)
-    assert not await done(hot.complete, lookup, owner, b"again", TTL)
+    assert await complete(hot, lookup, owner, completed, TTL)
+    assert not await complete(hot, lookup, owner, b"again", TTL)
     assert not await hot.extend(lookup, owner, 1)
-    assert not await done(hot.delete, lookup, owner)
+    assert not await delete(hot, lookup, owner)
     assert await hot.get(lookup) == completed
 
 
@@ -116,11 +126,11 @@ async def test_a_late_write_finds_its_token_gone(hot: HotPath) -> None:
     lookup, owner, successor = digest(), token(), token()
     await hot.acquire(lookup, lease(owner), TTL)
     await hot.forget(lookup)
-    assert not await done(hot.complete, lookup, owner, b"late", TTL)
+    assert not await complete(hot, lookup, owner, b"late", TTL)
     assert await hot.get(lookup) is None
     await hot.acquire(lookup, lease(successor), TTL)
-    assert not await done(hot.complete, lookup, owner, b"late", TTL)
-    assert not await done(hot.delete, lookup, owner)
+    assert not await complete(hot, lookup, owner, b"late", TTL)
+    assert not await delete(hot, lookup, owner)
     assert await hot.get(lookup) == lease(successor)
 
 
@@ -128,9 +138,9 @@ async def test_an_operators_deletion_outlives_late_writes(hot: HotPath) -> None:
     """What an operator deleted does not come back by a repeated or late completion."""
     lookup, owner = digest(), token()
     await hot.acquire(lookup, lease(owner), TTL)
-    await done(hot.complete, lookup, owner, b"completed", TTL)
+    await complete(hot, lookup, owner, b"completed", TTL)
     assert await hot.forget(lookup)
-    assert not await done(hot.complete, lookup, owner, b"completed", TTL)
+    assert not await complete(hot, lookup, owner, b"completed", TTL)
     assert await hot.get(lookup) is None
     assert not await hot.forget(lookup)
 
@@ -145,7 +155,7 @@ async def test_a_completion_that_lands_after_its_timeout(redis_db: str) -> None:
             assert await hot.extend(lookup, owner, TTL)
             relay.requests.clear()
             with pytest.raises(StoreUnavailable, match="timeout"):
-                await done(hot.complete, lookup, owner, b"late", TTL)
+                await complete(hot, lookup, owner, b"late", TTL)
         await direct.forget(lookup)
         await direct.acquire(lookup, lease(successor), TTL)
         relay.requests.set()
@@ -160,7 +170,7 @@ async def test_a_flush_in_flight(hot: HotPath, every_redis_db: str) -> None:
     async with linked(every_redis_db) as link:
         await link.execute(b"FLUSHALL")
         await link.execute(b"SCRIPT", b"FLUSH")
-    assert not await done(hot.complete, lookup, owner, b"completed", TTL)
+    assert not await complete(hot, lookup, owner, b"completed", TTL)
     assert await hot.get(lookup) is None
     assert await hot.acquire(lookup, lease(token()), TTL) == Acquired()
 
@@ -172,7 +182,7 @@ async def test_scripts_are_loaded_again(every_redis_db: str) -> None:
         names = [(digest(), token()) for _ in range(20)]
         assert set(await asyncio.gather(*(hot.acquire(lookup, lease(owner), TTL) for lookup, owner in names))) == {Acquired()}
         await link.execute(b"SCRIPT", b"FLUSH")
-        assert all(await asyncio.gather(*(done(hot.delete, lookup, owner) for lookup, owner in names)))
+        assert all(await asyncio.gather(*(delete(hot, lookup, owner) for lookup, owner in names)))
 
 
 async def test_a_full_server(own_server: RedisServer) -> None:
@@ -189,7 +199,7 @@ async def test_a_full_server(own_server: RedisServer) -> None:
         await link.execute(b"CONFIG", b"SET", b"maxmemory", b"0")
         await eventually(lambda: not hot.open)
         assert await hot.get(lookup) == lease(owner)
-        assert await done(hot.delete, lookup, owner)
+        assert await delete(hot, lookup, owner)
 
 
 async def test_a_key_of_another_type(hot: HotPath, every_redis_db: str) -> None:
@@ -197,7 +207,7 @@ async def test_a_key_of_another_type(hot: HotPath, every_redis_db: str) -> None:
     lookup = digest()
     async with linked(every_redis_db) as link:
         await link.execute(b"LPUSH", entry_key(lookup), b"x")
-    for step in (hot.acquire(lookup, lease(token()), TTL), hot.get(lookup), done(hot.delete, lookup, token())):
+    for step in (hot.acquire(lookup, lease(token()), TTL), hot.get(lookup), delete(hot, lookup, token())):
         with pytest.raises(StoreUnavailable, match="error"):
             await step
     assert not hot.open
@@ -235,8 +245,69 @@ async def perform(hot: HotPath, step: str, lookup: bytes, owner: bytes) -> objec
         case "extend":
             return await hot.extend(lookup, owner, TTL)
         case "complete":
-            return await done(hot.complete, lookup, owner, b"completed by " + owner, TTL)
+            return await complete(hot, lookup, owner, b"completed by " + owner, TTL)
         case "delete":
-            return await done(hot.delete, lookup, owner)
+            return await delete(hot, lookup, owner)
         case _:
             return await hot.forget(lookup)
+
+
+async def test_changes_that_share_a_command_end_each_by_itself(hot: HotPath, every_redis_db: str) -> None:
+    """More than one command takes: completed, deleted, another's, and none's, in any order."""
+    number = 3 * TOGETHER + 1
+    lookups, owners = [digest() for _ in range(number)], [token() for _ in range(number)]
+    await asyncio.gather(*(hot.acquire(lookup, lease(owner), TTL) for lookup, owner in zip(lookups, owners, strict=True)))
+    changes = [
+        Changing(lookup, owner if place % 5 else token(), None if place % 3 else b"completed %d" % place, 2 * TTL)
+        for place, (lookup, owner) in enumerate(zip(lookups, owners, strict=True))
+    ]
+    changes.insert(7, Changing(digest(), token(), b"of nothing", TTL))
+    hot.settle(changes)
+    outcomes = await asyncio.gather(*(change.outcome for change in changes))
+    assert outcomes.pop(7) is False
+    for place, (lookup, owner, changed) in enumerate(zip(lookups, owners, outcomes, strict=True)):
+        assert changed is bool(place % 5)
+        there = None if place % 3 else b"completed %d" % place
+        assert await hot.get(lookup) == (there if changed else lease(owner))
+        if changed and there is not None:
+            assert TTL < await ttl(every_redis_db, lookup) <= 2 * TTL
+
+
+async def test_changes_leave_in_few_commands(every_redis_db: str) -> None:
+    """Sixty-four entries, or so many bytes that the next would wait long, are one; keys on several servers are one each."""
+    heard = Batches()
+    async with linked(every_redis_db) as link:
+        hot = HotPath(link, heard)
+        for spread, size, commands in ((False, 10, 3), (False, 40_000, 65), (True, 10, 130)):
+            link.spread = spread
+            changes = [Changing(digest(), token(), bytes(size), TTL) for _ in range(130)]
+            heard.operations.clear()
+            hot.settle(changes)
+            assert not any(await asyncio.gather(*(change.outcome for change in changes)))
+            assert heard.operations == ["complete"] * commands
+
+
+async def test_a_command_is_of_one_operation(every_redis_db: str) -> None:
+    heard = Batches()
+    async with linked(every_redis_db) as link:
+        words = ("complete", "complete", "fill", "delete", "delete", "complete")
+        changes = [Changing(digest(), token(), b"", TTL, operation=word) for word in words]
+        HotPath(link, heard).settle(changes)
+        await asyncio.gather(*(change.outcome for change in changes))
+    assert heard.operations == ["complete", "fill", "delete", "complete"]
+
+
+async def test_a_change_that_fails_is_told_to_all_that_share_its_command(hot: HotPath, every_redis_db: str) -> None:
+    """Those before it may have been made, and none is told that it was not."""
+    names = [(digest(), token()) for _ in range(3)]
+    await hot.acquire(names[0][0], lease(names[0][1]), TTL)
+    async with linked(every_redis_db) as link:
+        await link.execute(b"LPUSH", entry_key(names[1][0]), b"x")
+    changes = [Changing(lookup, owner, b"completed", TTL) for lookup, owner in names]
+    hot.settle(changes)
+    for change in changes:
+        with pytest.raises(StoreUnavailable, match="error") as caught:
+            await change.outcome
+        assert caught.value.may_have_landed
+    assert await hot.get(names[0][0]) == b"completed"
+    assert not hot.open

@@ -303,7 +303,7 @@ async def test_an_attempt_past_redis_takes_its_share(bench: Tiers, *, pending: b
     first = of("alice", quota)
     lookup = first.key.lookup_digest()
     if pending:
-        bench.store._writes.submit("delete", lookup, lambda told: None, bench.clock.boottime() + 60)
+        bench.store._writes.write("leave", lookup, lambda told: None, bench.clock.boottime() + 60)
     else:
         await bench.redis.execute(b"SET", entry_key(lookup), b"another's")
     lease_of(await bench.store.reserve(first))

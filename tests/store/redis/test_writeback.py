@@ -1,6 +1,7 @@
 """Writes that are gathered: none waits long, and none keeps another from its turn."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -9,72 +10,111 @@ from hypothesis import strategies as st
 from gateway.ports import StoreUnavailable
 from gateway.runtime.system import SystemClock
 from gateway.store.null_observer import NullObserver
-from gateway.store.redis.connection import pack, pack_acquire, pack_complete
+from gateway.store.redis.connection import pack, pack_acquire
 from gateway.store.redis.hotpath import Told
-from gateway.store.redis.writeback import GATHERED, Write, Writeback
+from gateway.store.redis.writeback import GATHERED, Following, Settle, Writeback
+
+OWNER = bytes(16)
 
 
-@given(st.binary(max_size=80), st.binary(max_size=80), st.binary(max_size=80), st.binary(max_size=300), st.integers(1, 10**12))
-def test_a_command_is_packed_as_the_driver_packs_it(sha: bytes, key: bytes, lease: bytes, value: bytes, ttl_ms: int) -> None:
+def writeback(settle: Settle) -> Writeback:
+    return Writeback(SystemClock(), NullObserver(), settle)
+
+
+@given(st.binary(max_size=80), st.binary(max_size=300), st.integers(1, 10**12))
+def test_a_command_is_packed_as_the_driver_packs_it(key: bytes, value: bytes, ttl_ms: int) -> None:
     assert pack_acquire(key, value, ttl_ms) == pack(b"SET", key, value, b"NX", b"GET", b"PX", ttl_ms)
-    assert pack_complete(sha, key, lease, value, ttl_ms) == pack(b"EVALSHA", sha, b"1", key, lease, b"complete", ttl_ms, value)
 
 
 async def test_writes_are_gathered_for_a_moment() -> None:
     """In order, and all at once; meanwhile they are pending."""
-    writes = Writeback(SystemClock(), NullObserver())
-    begun: list[object] = []
+    begun: list[list[bytes]] = []
 
-    def writer(number: int) -> Write:
-        def write(told: Told) -> None:
-            begun.append(number)
-            told(True)
+    def settle(changes: Sequence[Following]) -> None:
+        begun.append([change.lookup for change in changes])
+        for change in changes:
+            change.told(True)
 
-        return write
-
+    writes = writeback(settle)
     for number in range(3):
-        writes.submit("complete", b"%d" % number, writer(number), 1e12)
+        writes.follow("complete", b"%d" % number, OWNER, 1e12)
     assert begun == []
     assert all(writes.pending(b"%d" % number) for number in range(3))
     await asyncio.sleep(GATHERED * 5)
-    assert begun == [0, 1, 2]
+    assert begun == [[b"0", b"1", b"2"]]
     assert not any(writes.pending(b"%d" % number) for number in range(3))
 
 
 async def test_a_drain_does_not_wait_for_more() -> None:
-    writes = Writeback(SystemClock(), NullObserver())
-    begun: list[object] = []
+    begun: list[Following] = []
 
-    def write(told: Told) -> None:
-        begun.append(told)
-        told(False)
+    def settle(changes: Sequence[Following]) -> None:
+        for change in changes:
+            begun.append(change)
+            change.told(False)
 
-    writes.submit("delete", b"a", write, 1e12)
+    writes = writeback(settle)
+    writes.follow("delete", b"a", OWNER, 1e12)
     assert await writes.drain(0)
     assert len(begun) == 1
 
 
+async def test_what_a_quota_writes_is_queued_at_once_behind_what_was_gathered() -> None:
+    order: list[object] = []
+    writes = writeback(lambda changes: order.extend(change.lookup for change in changes))
+    writes.follow("delete", b"a", OWNER, 1e12)
+    writes.write("leave", b"b", order.append, 1e12)
+    assert order[0] == b"a"
+    assert len(order) == 2
+    assert writes.pending(b"b")
+
+
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_write_that_fails_on_our_side_is_tried_again_and_keeps_no_other_back(before: bool) -> None:
-    writes = Writeback(SystemClock(), NullObserver())
+    """Those that were to leave with it are tried anew each by itself."""
+    tried: list[list[bytes]] = []
+
+    def settle(changes: Sequence[Following]) -> None:
+        tried.append([change.lookup for change in changes])
+        if len(tried) == 1:
+            if not before:
+                changes[0].told(StoreUnavailable("redis", "timeout", may_have_landed=True))
+            raise RuntimeError
+        for change in changes:
+            change.told(True)
+
+    writes = writeback(settle)
+    writes.follow("complete", b"a", OWNER, 1e12)
+    writes.follow("complete", b"b", OWNER, 1e12)
+    assert await writes.drain(10)
+    assert tried[0] == [b"a", b"b"]
+    assert sorted(tried[1:]) == [[b"a"], [b"b"]]
+    assert not writes.pending(b"a")
+
+
+async def test_a_quotas_write_that_fails_on_our_side_is_tried_again() -> None:
     tried: list[Told] = []
-    others: list[Told] = []
 
-    def fail(told: Told) -> None:
+    def write(told: Told) -> None:
         tried.append(told)
-        if len(tried) > 1:
-            told(True)
-            return
-        if not before:
-            told(StoreUnavailable("redis", "timeout", may_have_landed=True))
-        raise RuntimeError
-
-    def other(told: Told) -> None:
-        others.append(told)
+        if len(tried) < 3:
+            raise RuntimeError
         told(True)
 
-    writes.submit("complete", b"a", fail, 1e12)
-    writes.submit("complete", b"b", other, 1e12)
+    writes = writeback(lambda changes: None)
+    writes.write("undo", b"a", write, 1e12)
     assert await writes.drain(10)
-    assert (len(tried), len(others)) == (2, 1)
+    assert len(tried) == 3
+
+
+async def test_a_word_that_comes_twice_ends_a_write_once() -> None:
+    heard: list[Following] = []
+    writes = writeback(heard.extend)
+    writes.follow("complete", b"a", OWNER, 1e12)
+    writes.follow("complete", b"a", OWNER, 1e12)
+    assert not await writes.drain(0)
+    for _ in range(2):
+        heard[0].told(True)
+    assert writes.pending(b"a")
+    heard[1].told(False)
     assert not writes.pending(b"a")

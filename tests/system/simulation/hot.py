@@ -1,11 +1,11 @@
 """Redis as a dict that forgets, and each gateway's own unreliable way to it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.ports import StoreUnavailable
 from gateway.store.redis.codec import lease_prefix
-from gateway.store.redis.hotpath import Acquired, Found, HotPath, Told
+from gateway.store.redis.hotpath import Acquired, Change, Found, HotPath, Outcome
 from tests.system.simulation.wire import Wire
 
 
@@ -74,25 +74,24 @@ class SimulatedHotPath(HotPath):
     async def extend(self, lookup: bytes, owner: bytes, ttl_ms: int) -> bool:
         return await self._wire.carry("extend", lookup.hex()[:4], lambda: self.entries.extend(lookup, owner, ttl_ms))
 
-    def complete(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
-        self._begin("complete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms), told)
-
-    def fill(self, lookup: bytes, owner: bytes, value: bytes, ttl_ms: int, told: Told) -> None:
-        self._begin("fill", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, value, ttl_ms), told)
-
-    def delete(self, lookup: bytes, owner: bytes, told: Told) -> None:
-        self._begin("delete", lookup.hex()[:4], lambda: self.entries.swap(lookup, owner, None, 0), told)
+    def settle(self, changes: Sequence[Change]) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry([*changes]))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     async def forget(self, lookup: bytes) -> bool:
         return await self._wire.carry("forget", lookup.hex()[:4], lambda: self.entries.forget(lookup))
 
-    def _begin(self, step: str, name: str, work: Callable[[], bool], told: Told) -> None:
-        async def carry() -> None:
-            try:
-                told(await self._wire.carry(step, name, work))
-            except StoreUnavailable as error:
-                told(error)
+    async def _carry(self, changes: list[Change]) -> None:
+        """As one command: all of them land, or none does."""
 
-        task = asyncio.get_running_loop().create_task(carry())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        def work() -> list[bool]:
+            return [self.entries.swap(change.lookup, change.owner, change.value, change.ttl_ms) for change in changes]
+
+        outcomes: Sequence[Outcome]
+        try:
+            outcomes = await self._wire.carry("settle", changes[0].lookup.hex()[:4], work)
+        except StoreUnavailable as error:
+            outcomes = [error] * len(changes)
+        for change, outcome in zip(changes, outcomes, strict=True):
+            change.told(outcome)

@@ -161,7 +161,8 @@ class TellsRedisBeforeTheCommit(TieredStore):
             expires = now_us + int(retention.seconds * 1e6)
             fingerprint, request = held.intent.fingerprint, held.intent.request_id
             entry = CompletedEntry(fingerprint, lease.owner, expires, lease.record_id, 0, lease.attempt, request, response)
-            self._put(held, entry, self._hot.complete, lambda _: None)
+            self._writes.follow("complete", held.lookup, lease.owner, held.ends, entry)
+            await self._writes.drain(0)
         return await super().complete(lease, response, retention)
 
 
