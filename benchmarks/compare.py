@@ -1,6 +1,6 @@
 """The gateway against a bare aiohttp proxy and against other systems: requests/s, CPU and latency, for new keys and for replays.
 
-    python -m benchmarks.compare [--connections 64] [--requests 20000] [--rounds 3] [--keys 4096] [--peers [NAME ...]]
+    python -m benchmarks.compare [--connections 64] [--requests 20000] [--rounds 3] [--keys 4096] [--workers N] [--peers [NAME ...]]
     python -m benchmarks.compare --lone            # one request at a time, against the least that any gateway has to do
     python -m benchmarks.compare --in-flight 10000 --workers 2  # memory while so many slow requests are under way
     python -m benchmarks.compare --rows 1000000    # so many live records, whole and in partitions, against none; the reaper
@@ -8,8 +8,8 @@
 
 Everything runs on this machine: Postgres with fsync on, Redis, one upstream, one load generator. The systems take turns, round
 by round, so that a machine whose speed drifts treats them alike: compare the ratios, not the absolute figures. CPU is that of
-the proxy's own process (user and system); that of Postgres and Redis is not in it. Every request has a key, a body and a trace
-of its own; replays go over `--keys` keys.
+the proxy's own processes (user and system); that of Postgres and Redis is not in it. Every request has a key, a body and a trace
+of its own; replays go over `--keys` keys. `--workers` adds the gateway with so many processes.
 
 `--peers` starts those of `benchmarks.peers` that are installed, or only the named ones. `--peer NAME=URL` measures a proxy that
 runs already on this machine, in front of an upstream of its own that answers 201.
@@ -28,7 +28,7 @@ import uvloop
 from benchmarks import features, in_flight, lone, rows
 from benchmarks.peers import PEERS, start_peer
 from benchmarks.rounds import in_turns, table
-from benchmarks.systems import Stage, System, stage, start_gateway, start_plain_proxy
+from benchmarks.systems import Settings, Stage, System, stage, start_gateway, start_plain_proxy
 
 
 def systems_of(on: Stage, arguments: argparse.Namespace) -> Iterator[System]:
@@ -41,6 +41,11 @@ def systems_of(on: Stage, arguments: argparse.Namespace) -> Iterator[System]:
     yield System("gateway, unguarded", gateway.port, gateway.pid, b"/other")
     yield from _both("gateway", gateway, arguments.keys)
     yield from _both("gateway without Redis", without, arguments.keys)
+    if arguments.workers > 1:
+        workers, name = Settings(more=f"workers: {arguments.workers}"), f"{arguments.workers} workers"
+        yield from _both(f"gateway, {name}", start_gateway(on, "workers", tree=arguments.tree, settings=workers), arguments.keys)
+        without = start_gateway(on, "workers-no-redis", redis="", tree=arguments.tree, settings=workers)
+        yield from _both(f"gateway without Redis, {name}", without, arguments.keys)
     for name in arguments.peers if arguments.peers != [] else PEERS:
         peer = start_peer(on, name)
         if peer is not None:
@@ -73,7 +78,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tree", type=Path, metavar="FOLDER", help="the source tree of the gateway, if not this one")
     parser.add_argument("--lone", action="store_true")
     parser.add_argument("--in-flight", type=int, metavar="N")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of the gateway, with --in-flight")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes of the gateway")
     parser.add_argument("--rows", type=int, metavar="N")
     parser.add_argument("--partitions", type=int, metavar="N", default=16)
     parser.add_argument("--features", action="store_true")

@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 import uvloop
 
 from benchmarks.load import request
-from benchmarks.systems import HERE, Settings, Stage, resident, start_gateway
+from benchmarks.systems import HERE, Settings, Stage, children_of, resident, start_gateway
 from gateway.devtools.embedded.ports import free_port
 
 AT_A_TIME = 200
@@ -96,7 +96,7 @@ def _serving(pid: int, workers: int) -> list[int]:
     if workers == 1:
         return [pid]
     for _ in range(200):
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        children = children_of(pid)
         if len(children) == workers:
             time.sleep(SETTLE)
             return children

@@ -81,10 +81,18 @@ class Stage:
         return self.dsn.rpartition("/")[0] + "/" + name
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started, and that have not ended."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, its threads included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """User and system time of a process so far, its threads and the processes that it has started included."""
+    ticks = 0
+    for each in (pid, *children_of(pid)):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS
 
 
 def resident(pid: int) -> int:
