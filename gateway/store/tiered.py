@@ -40,6 +40,7 @@ itself.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -61,6 +62,8 @@ from gateway.store.redis.writeback import Following, Writeback
 
 _FORGET_PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4)
 """Seconds between the tries of `forget`."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +328,20 @@ class TieredStore:
             entry = change.entry
             if entry is not None:
                 ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
-                change.value = encode_completed(change.lookup, entry, self._max_value, self._seal) if ttl > 0 else None
+                change.value = self._encode(change.lookup, entry) if ttl > 0 else None
                 change.ttl_ms = milliseconds(ttl)
-        self._hot.settle(changes)
+        try:
+            self._hot.settle(changes)
+        finally:
+            for change in changes:
+                change.value = None  # a thousand may wait for Redis to come back: each makes its value anew then
+
+    def _encode(self, lookup: bytes, entry: CompletedEntry) -> bytes | None:
+        try:
+            return encode_completed(lookup, entry, self._max_value, self._seal)
+        except Exception:  # a defect of ours: it costs Redis this entry, and no other of its command
+            _log.exception("A completed record could not be encoded for Redis")
+            return None
 
     def _delete(self, held: Held) -> None:
         self._writes.follow("delete", held.lookup, held.intent.owner, held.ends)

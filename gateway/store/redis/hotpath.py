@@ -59,16 +59,13 @@ class Share(NamedTuple):
 
 _ACQUIRED = Acquired()
 
-_CHANGED = frozenset({0, 1})
-"""What `settle.lua` says of one entry."""
-
 Outcome: TypeAlias = bool | StoreUnavailable
 """What a step has done: True, False (the entry was not ours any more), or that it is not known."""
 
 Told: TypeAlias = Callable[[Outcome], None]
 
 TOGETHER = 64
-"""Entries that one command changes at most. It takes Redis some 2 us for each, in which it serves no other."""
+"""Entries that one command changes at most. Each takes Redis some 4 us, in which it serves no other."""
 
 _TOGETHER_BYTES = 64 * 1024
 """Bytes of values from which a command takes no further entry."""
@@ -162,8 +159,9 @@ class HotPath:
         return self._wait("extend", key, pack(b"EVALSHA", SETTLE.sha, *arguments), _as_changed, SETTLE, arguments)
 
     def settle(self, changes: Sequence[Change]) -> None:
-        """Make these changes, in their order; each is told. Where one server has all keys, those of an operation that
-        follow each other share commands. What fails is told to all that share it, and may have changed some.
+        """Make these changes as they are now, in their order; each is told. Where one server has all keys, those of an
+        operation that follow each other share commands. What fails is told to all that share it, and may have changed
+        some; so is an entry that such a command does not find, which is to be asked for by itself.
         """
         most = 1 if self.link.spread else TOGETHER
         together: list[Change] = []
@@ -198,7 +196,8 @@ class HotPath:
         try:
             self.link.send(step)
         except StoreUnavailable as error:
-            raise self.failed(operation, error) from None
+            self.observer.store_error(STORE, operation, error.reason)
+            raise
         return future
 
     def _settle(self, changes: list[Change]) -> None:
@@ -217,15 +216,7 @@ class HotPath:
         try:
             self.link.send(step)
         except StoreUnavailable as error:
-            step.end(self.failed(step.operation, error))
-
-    def failed(self, operation: str, error: StoreUnavailable | ErrorReply) -> StoreUnavailable:
-        """The error for the caller, counted."""
-        # Redis itself says that it did nothing.
-        if isinstance(error, ErrorReply):
-            error = StoreUnavailable(STORE, REASONS.get(error.code, "error"), may_have_landed=False)
-        self.observer.store_error(STORE, operation, error.reason)
-        return error
+            step.fail(error)
 
 
 class _Step(Command):
@@ -253,35 +244,43 @@ class _Step(Command):
         self._started = perf_counter()
 
     def take(self, reply: object) -> None:
-        if not isinstance(reply, Exception):
-            self._hot.observer.store_operation(STORE, self.operation, perf_counter() - self._started)
-            self.end(reply)
-        elif isinstance(reply, StoreUnavailable):
-            self.end(self._hot.failed(self.operation, reply))
-        elif isinstance(reply, ErrorReply):
-            self._refused(reply)
-        else:
-            raise reply
+        try:
+            if not isinstance(reply, Exception):
+                self._hot.observer.store_operation(STORE, self.operation, perf_counter() - self._started)
+                self.end(reply)
+            elif isinstance(reply, ErrorReply):
+                self._refused(reply)
+            else:
+                raise reply
+        except (ErrorReply, StoreUnavailable) as failure:
+            self.fail(failure)
 
     def _refused(self, error: ErrorReply) -> None:
+        """Go where the error leads. Raises it, or as `Topology.send`."""
+        if error.code in REDIRECTS:
+            self._hot.link.redirect(self, error)
+            return
+        if error.code == "CROSSSLOT":  # a cluster of one node, which takes keys of one slot only, too
+            self._hot.link.spread = True
+        script, self._script = self._script, None
+        if error.code != "NOSCRIPT" or script is None:
+            raise error
+        # EVAL also loads it, and needs no permission for SCRIPT LOAD.
+        self.packed = pack(b"EVAL", script.text, *self._arguments)
+        self._hot.link.send(self)
+
+    def fail(self, error: StoreUnavailable | ErrorReply) -> None:
+        """It has failed: counted, and told whatever counting meets."""
+        if isinstance(error, ErrorReply):  # Redis itself says that it did nothing
+            error = StoreUnavailable(STORE, REASONS.get(error.code, "error"), may_have_landed=False)
         try:
-            if error.code in REDIRECTS:
-                self._hot.link.redirect(self, error)
-                return
-            if error.code == "CROSSSLOT":  # a cluster of one node, which takes keys of one slot only, too
-                self._hot.link.spread = True
-            script, self._script = self._script, None
-            if error.code != "NOSCRIPT" or script is None:
-                raise error
-            # EVAL also loads it, and needs no permission for SCRIPT LOAD.
-            self.packed = pack(b"EVAL", script.text, *self._arguments)
-            self._hot.link.send(self)
-        except (ErrorReply, StoreUnavailable) as failure:
-            self.end(self._hot.failed(self.operation, failure))
+            self._hot.observer.store_error(STORE, self.operation, error.reason)
+        finally:
+            self.end(error.with_traceback(None))  # its frames lead to this step, and so in a circle
 
     @abstractmethod
     def end(self, reply: object) -> None:
-        """The reply, or the `StoreUnavailable` that came instead."""
+        """The reply, or the `StoreUnavailable` that came instead. Raises `StoreUnavailable` of a reply that means nothing."""
 
 
 class _Waited(_Step):
@@ -295,12 +294,10 @@ class _Waited(_Step):
         # A caller that was cancelled has only dropped its own waiting.
         if future is None or future.done():
             return
-        try:
-            if isinstance(reply, StoreUnavailable):
-                raise reply
+        if isinstance(reply, StoreUnavailable):
+            future.set_exception(reply)
+        else:
             future.set_result(self.read(reply))
-        except StoreUnavailable as error:
-            future.set_exception(error)
 
 
 class _Told(_Step):
@@ -310,14 +307,7 @@ class _Told(_Step):
     told: Told
 
     def end(self, reply: object) -> None:
-        if isinstance(reply, StoreUnavailable):
-            self.told(reply)
-            return
-        try:
-            outcome: Outcome = _as_bool(reply)
-        except StoreUnavailable as error:
-            outcome = error
-        self.told(outcome)
+        self.told(reply if isinstance(reply, StoreUnavailable) else _as_bool(reply))
 
 
 class _Settle(_Step):
@@ -328,15 +318,19 @@ class _Settle(_Step):
 
     def end(self, reply: object) -> None:
         changes = self.changes
-        if isinstance(reply, list) and len(reply) == len(changes) and _CHANGED.issuperset(reply):
+        outcome: Outcome
+        if isinstance(reply, StoreUnavailable):
+            # An error within the script leaves what came before it.
+            outcome = reply if len(changes) == 1 else StoreUnavailable(STORE, reply.reason, may_have_landed=True)
+            for change in changes:
+                change.told(outcome)
+        elif isinstance(reply, list) and len(reply) == len(changes) and all(map((0, 1).__contains__, reply)):
+            # A proxy that spreads keys brings all to the first one's server, where the others are not: those are asked for by themselves.
+            missing = False if len(changes) == 1 else StoreUnavailable(STORE, "error", may_have_landed=False)
             for change, changed in zip(changes, reply, strict=True):
-                change.told(changed == 1)
-            return
-        error = reply if isinstance(reply, StoreUnavailable) else StoreUnavailable(STORE, "error", may_have_landed=True)
-        if len(changes) > 1 and not error.may_have_landed:
-            error = StoreUnavailable(STORE, error.reason, may_have_landed=True)  # an error within the script leaves what came before it
-        for change in changes:
-            change.told(error)
+                change.told(True if changed else missing)
+        else:
+            raise StoreUnavailable(STORE, "error", may_have_landed=True)
 
 
 def _as_acquired(reply: object) -> Acquired | Found:

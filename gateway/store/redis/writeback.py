@@ -16,6 +16,9 @@ from gateway.store.completed import CompletedEntry
 from gateway.store.redis.hotpath import Outcome, Told
 
 GATHERED = 0.01
+_MAX_GATHERED = 256 * 1024
+"""Bytes of bodies from which what was gathered leaves at the end of the turn: to seal so much takes a millisecond."""
+
 _MAX_PENDING = 1024
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
@@ -43,6 +46,7 @@ class Writeback:
         self._pending: dict[bytes, int] = {}
         self._number = 0
         self._gathered: list[Following] = []
+        self._gathered_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
@@ -55,10 +59,16 @@ class Writeback:
         """Have `entry` take the place of the lease of `owner`, or nothing, in the background. `until` (CLOCK_BOOTTIME) is
         when the lease has surely ended.
         """
-        if self._admits(operation, lookup):
-            if not self._gathered:
-                asyncio.get_running_loop().call_later(GATHERED, self._begin)
-            self._gathered.append(Following(self, operation, lookup, until, owner, entry))
+        if not self._admits(operation, lookup):
+            return
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(GATHERED, self._begin)
+        self._gathered.append(Following(self, operation, lookup, until, owner, entry))
+        if entry is not None and entry.response.body is not None:
+            self._gathered_bytes += len(entry.response.body)
+            if self._gathered_bytes > _MAX_GATHERED:
+                self._gathered_bytes = 0
+                asyncio.get_running_loop().call_soon(self._begin)
 
     def write(self, operation: str, owner: bytes, write: Write, until: float) -> None:
         """Carry out `write` in the background, until the instant `until` (CLOCK_BOOTTIME) at most. Its first try is queued
@@ -127,7 +137,7 @@ class Writeback:
 
     def _begin(self) -> None:
         """Send what has been gathered."""
-        gathered, self._gathered = self._gathered, []
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         if gathered:
             _try(lambda: self.settle(gathered), gathered)
 
@@ -137,13 +147,11 @@ class Writeback:
         while self._clock.boottime() + pause < pending.until:
             await self._clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
-            try:
-                done = await pending.again()
-            except StoreUnavailable as error:
-                told = told or error.may_have_landed
-                continue
-            self.finish(pending, stale=not done and not told)
-            return
+            outcome = await pending.again()
+            if not isinstance(outcome, StoreUnavailable):
+                self.finish(pending, stale=not outcome and not told)
+                return
+            told = told or outcome.may_have_landed
         self.finish(pending, stale=False)
 
 
@@ -156,7 +164,7 @@ class _Pending:
     lookup: bytes
     until: float
     over: bool = field(default=False, init=False)
-    outcome: "asyncio.Future[bool] | None" = field(default=None, init=False)
+    waiting: "asyncio.Future[Outcome] | None" = field(default=None, init=False)
 
     @abstractmethod
     def begin(self) -> None:
@@ -167,24 +175,24 @@ class _Pending:
         if self.over:
             return
         self.over = True
-        waiting = self.outcome
-        if waiting is None:
-            if isinstance(outcome, StoreUnavailable):
-                self.writes.retry(self, outcome)
-            else:
-                self.writes.finish(self, stale=not outcome)
-        elif not waiting.done():
-            if isinstance(outcome, StoreUnavailable):
-                waiting.set_exception(outcome)
-            else:
-                waiting.set_result(outcome)
+        if self.waiting is not None:
+            self.waiting.set_result(outcome)
+        elif isinstance(outcome, StoreUnavailable):
+            self.writes.retry(self, outcome)
+        else:
+            self.writes.finish(self, stale=not outcome)
 
-    async def again(self) -> bool:
-        """What one more try has done. Raises `StoreUnavailable`."""
-        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.over, self.outcome = False, waiting
-        _try(self.begin, (self,))
-        return await waiting
+    async def again(self) -> Outcome:
+        """What one more try has done. A failure is no exception, whose traceback would lead back here: each would be a
+        circle that only the garbage collector frees, and there is one for each try while Redis is away.
+        """
+        waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.over, self.waiting = False, waiting
+        try:
+            _try(self.begin, (self,))
+            return await waiting
+        finally:
+            self.over, self.waiting = True, None
 
 
 @dataclass(slots=True, eq=False)

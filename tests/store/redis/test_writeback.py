@@ -2,19 +2,28 @@
 
 import asyncio
 from collections.abc import Sequence
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.model import StoredResponse
 from gateway.ports import StoreUnavailable
 from gateway.runtime.system import SystemClock
+from gateway.store.completed import CompletedEntry
 from gateway.store.null_observer import NullObserver
+from gateway.store.redis import writeback as writeback_module
 from gateway.store.redis.connection import pack, pack_acquire
 from gateway.store.redis.hotpath import Told
 from gateway.store.redis.writeback import GATHERED, Following, Settle, Writeback
+from tests.store.redis.support import fingerprint
 
 OWNER = bytes(16)
+
+
+def entry(body: bytes) -> CompletedEntry:
+    return CompletedEntry(fingerprint(), OWNER, 10**15, UUID(int=1), 1, 1, "request-1", StoredResponse(201, b"", (), body, len(body), b""))
 
 
 def writeback(settle: Settle) -> Writeback:
@@ -43,6 +52,22 @@ async def test_writes_are_gathered_for_a_moment() -> None:
     await asyncio.sleep(GATHERED * 5)
     assert begun == [[b"0", b"1", b"2"]]
     assert not any(writes.pending(b"%d" % number) for number in range(3))
+
+
+async def test_large_answers_do_not_wait_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make the values of all that came in ten milliseconds would hold up the event loop."""
+    monkeypatch.setattr(writeback_module, "GATHERED", 60.0)
+    begun: list[int] = []
+    writes = writeback(lambda changes: begun.append(len(changes)))
+    for number in range(12):
+        writes.follow("complete", b"%d" % number, OWNER, 1e12, entry(bytes(60_000)))
+    assert begun == []
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert begun == [12]
+    writes.follow("complete", b"a", OWNER, 1e12, entry(bytes(60_000)))
+    await asyncio.sleep(0.05)
+    assert begun == [12]
 
 
 async def test_a_drain_does_not_wait_for_more() -> None:

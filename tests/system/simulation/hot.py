@@ -75,19 +75,17 @@ class SimulatedHotPath(HotPath):
         return await self._wire.carry("extend", lookup.hex()[:4], lambda: self.entries.extend(lookup, owner, ttl_ms))
 
     def settle(self, changes: Sequence[Change]) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry([*changes]))
+        """As one command: all of them land, or none does."""
+        steps = [(change.lookup, change.owner, change.value, change.ttl_ms) for change in changes]
+        carrying = self._carry([*changes], lambda: [self.entries.swap(*step) for step in steps])
+        task = asyncio.get_running_loop().create_task(carrying)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def forget(self, lookup: bytes) -> bool:
         return await self._wire.carry("forget", lookup.hex()[:4], lambda: self.entries.forget(lookup))
 
-    async def _carry(self, changes: list[Change]) -> None:
-        """As one command: all of them land, or none does."""
-
-        def work() -> list[bool]:
-            return [self.entries.swap(change.lookup, change.owner, change.value, change.ttl_ms) for change in changes]
-
+    async def _carry(self, changes: list[Change], work: Callable[[], list[bool]]) -> None:
         outcomes: Sequence[Outcome]
         try:
             outcomes = await self._wire.carry("settle", changes[0].lookup.hex()[:4], work)
