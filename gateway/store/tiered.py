@@ -326,22 +326,21 @@ class TieredStore:
         now_us = self.now_us()
         for change in changes:
             entry = change.entry
-            if entry is not None:
-                ttl = 0.0 if now_us is None else min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
-                change.value = self._encode(change.lookup, entry) if ttl > 0 else None
-                change.ttl_ms = milliseconds(ttl)
+            if entry is None or now_us is None:
+                continue
+            ttl = min(self._replay_ttl, (entry.expires_at_us - now_us) / 1e6)
+            if ttl <= 0:
+                continue
+            try:
+                change.value = encode_completed(change.lookup, entry, self._max_value, self._seal)
+            except Exception:  # a defect of ours: it costs Redis this entry, and no other of its command
+                _log.exception("A completed record could not be encoded for Redis")
+            change.ttl_ms = milliseconds(ttl)
         try:
             self._hot.settle(changes)
         finally:
             for change in changes:
                 change.value = None  # a thousand may wait for Redis to come back: each makes its value anew then
-
-    def _encode(self, lookup: bytes, entry: CompletedEntry) -> bytes | None:
-        try:
-            return encode_completed(lookup, entry, self._max_value, self._seal)
-        except Exception:  # a defect of ours: it costs Redis this entry, and no other of its command
-            _log.exception("A completed record could not be encoded for Redis")
-            return None
 
     def _delete(self, held: Held) -> None:
         self._writes.follow("delete", held.lookup, held.intent.owner, held.ends)

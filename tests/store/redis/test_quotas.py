@@ -289,7 +289,13 @@ async def test_a_retry_is_not_refused_for_the_share_of_its_own_reserve(bench: Ti
 
 
 async def test_who_has_an_answer_may_ask_again_at_once(bench: Tiers) -> None:
-    """One operation after the other is one at a time."""
+    """One operation after the other is one at a time. (To a server that has lost the script the first one leaves again, by its text, behind
+    what has been asked meanwhile: it gets the script first here.)
+    """
+    known = bench.store.quotas.place(of("bob", Quota(1)))
+    await known.take()
+    known.undo()
+    assert await bench.store.drain(10)
     for _ in range(3):
         lease = lease_of(await bench.store.reserve(of("alice", Quota(1))))
         await bench.store.complete(lease, response(), KEPT)
