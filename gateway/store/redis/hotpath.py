@@ -160,8 +160,9 @@ class HotPath:
 
     def settle(self, changes: Sequence[Change]) -> None:
         """Make these changes as they are now, in their order; each is told. Where one server has all keys, those of an
-        operation that follow each other share commands. What fails is told to all that share it, and may have changed
-        some; so is an entry that such a command does not find, which is to be asked for by itself.
+        operation that follow each other share commands. A command that fails is told to all that share it, and may have
+        changed some of them. An entry that a shared command does not find is told as not known: it may be on another
+        server, and a command of its own will say.
         """
         most = 1 if self.link.spread else TOGETHER
         together: list[Change] = []
