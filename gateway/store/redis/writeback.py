@@ -176,7 +176,8 @@ class _Pending:
             return
         self.over = True
         if self.waiting is not None:
-            self.waiting.set_result(outcome)
+            if not self.waiting.done():  # `close` has cancelled it, and its task has not heard of that yet
+                self.waiting.set_result(outcome)
         elif isinstance(outcome, StoreUnavailable):
             self.writes.retry(self, outcome)
         else:

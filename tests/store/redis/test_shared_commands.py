@@ -18,7 +18,7 @@ from gateway.store.redis.hotpath import HotPath
 from gateway.store.redis.writeback import Following
 from tests.store.redis.sharding import Sharding
 from tests.store.redis.support import Changing, digest, eventually, linked, token
-from tests.store.redis.tiers import KEPT, Tiers, intent, key, lease_of, response, tiers
+from tests.store.redis.tiers import KEPT, Heard, Tiers, intent, key, lease_of, response, tiers
 
 NUMBER = 20
 
@@ -69,6 +69,21 @@ async def test_behind_a_proxy_that_spreads_keys_each_entry_is_settled(redis_db: 
         there = [await bench.hot.get(lease.key.lookup_digest()) for lease in held]
         assert [value is not None and value[1] == 2 for value in there] == [bool(number % 2) for number in range(NUMBER)]
         assert bench.heard.stale == []
+
+
+@pytest.mark.parametrize("reply", [[1], [1, 1, 1], [], [1, 2], [b"1", b"1"], [[1], [1]], [None, 1], None, 1, b"OK"])
+async def test_a_reply_that_means_nothing_is_told_to_all(redis_db: str, reply: object) -> None:
+    """Whatever the store says. It may have done what it was asked."""
+    async with linked(redis_db) as shard, Sharding(shard, instead=reply) as url, linked(url) as link:
+        heard = Heard()
+        changes = [Changing(digest(), token()) for _ in range(2)]
+        HotPath(link, heard).settle(changes)
+        for change in changes:
+            with pytest.raises(StoreUnavailable) as caught:
+                await change.outcome
+            assert caught.value.may_have_landed
+        assert heard.errors == [("delete", "error")]
+        assert not link.open
 
 
 class Raising(NullObserver):
